@@ -24,8 +24,12 @@ UNCHECKED := HostKeyChecking hostkeychecking /dev/null
 unexport ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING $(foreach name,$(SSH_SETTINGS),\
 	$(if $(strip $(foreach word,$(UNCHECKED),$(findstring $(word),$(value $(name))))),$(name)))
 
-# One word for the shell, whatever is in it.
-quoted = '$(subst ','\'',$(1))'
+# One word for the shell, whatever is in it. A line break of a value would end make's own line.
+define NEWLINE
+
+
+endef
+quoted = '$(subst $(NEWLINE),'$$'\n'',$(subst ','\'',$(1)))'
 # A folder that is a target of make, too, which knows no quotes.
 ifneq ($(shell case $(call quoted,$(VENV)) in (*[!A-Za-z0-9_./+@~-]*) echo no;; esac),)
 $(error VENV=$(VENV) has a character that means something to make or the shell: name a folder of letters, digits and ._+@~-/)
@@ -48,7 +52,7 @@ KNOWN = $(shell awk -F ':.*## ' -v goals=$(call quoted, $(MAKECMDGOALS) ) '/^[a-
 		print substr($$2, RSTART, RLENGTH - 1); $$2 = substr($$2, RSTART + RLENGTH) } }' Makefile)
 UNKNOWN := $(if $(TYPED),$(firstword $(filter-out $(EVERYWHERE) $(KNOWN),$(TYPED))))
 ifneq ($(UNKNOWN),)
-NEAREST := $(shell python3 -c 'import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))' \
+NEAREST := $(shell python3 -c 'import difflib, sys; print(*difflib.get_close_matches(sys.argv[1].upper(), sys.argv[2:], 1))' \
 	$(call quoted,$(UNKNOWN)) $(EVERYWHERE) $(KNOWN))
 $(error make $(MAKECMDGOALS) takes no $(UNKNOWN)=$(if $(NEAREST), (did you mean $(NEAREST)=?),: it takes $(addsuffix =,$(sort $(KNOWN) $(EVERYWHERE)))))
 endif

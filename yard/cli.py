@@ -18,7 +18,7 @@ from yard.core.errors import Exit, RequestError, YardError
 from yard.core.interrupts import Interrupts, quiet_control_keys
 from yard.core.locales import have_utf8
 from yard.core.project import Project
-from yard.core.room import full_disk_told
+from yard.core.room import check_writable, full_disk_told
 from yard.core.typed import COMMANDS as TYPED
 from yard.core.typed import as_typed
 from yard.core.unheard import ENGINE, forget_settings, other_engine
@@ -60,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         project = Project.find(Path.cwd())
         inventory = project.inventory(parsed.inventory)
         context = Context(project, inventory, console, Interrupts())
+        if parsed.command != "runs":
+            check_writable(project.root)
         places = [project.root, project.runs, project.logs(inventory)]
         with full_disk_told(places, lambda: AGAIN):
             if not parsed.operates:
@@ -146,8 +148,8 @@ def _scaling(context: Context, options: argparse.Namespace) -> Exit:
 
     if options.model is None and options.recipe is None:
         raise RequestError(
-            "scaling: compares what the trainer measures; of a project of your own, start a "
-            "run with NODES=1 and one with more"
+            "scaling: name what to train: MODEL=vit or RECIPE=cnn_b_cifar10; of a program of your "
+            "own, start a run with NODES=1 and one with more"
         )
     request = replace(_request(context, options), on=options.on)
     return scaling(context, request, options.hold, options.rounds)

@@ -75,14 +75,14 @@ def says_of(text: str) -> str:
     return re.split(r": (?=[A-Z][A-Z0-9_]*=)|; (?=[a-z ]*[A-Z][A-Z0-9_]*=)", text)[0]
 
 
-def of_target(name: str, text: str, python: Path) -> str:
-    """All of one target; `python` is the virtual environment's, which may not be there yet."""
+def of_target(name: str, text: str, python: str | None) -> str:
+    """All of one target; `python` is the virtual environment's, None while there is none."""
     takes = text[len(says_of(text)) :].strip(":; ")
     lines = [bold(f"make {name}"), *textwrap.wrap(says_of(text), COLUMNS)]
     if takes:
         lines += ["", *textwrap.wrap(takes, COLUMNS, break_on_hyphens=False)]
-    if python.exists():
-        asked = [str(python), "-m", "yard", name, "--help"]
+    if python:
+        asked = [python, "-m", "yard", name, "--help"]
         environment = {**os.environ, "COLUMNS": str(COLUMNS)}
         done = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -127,7 +127,7 @@ def main(makefile: str, *names: str) -> int:
     """Print what was asked; returns the exit status."""
     groups = targets(Path(makefile).read_text(encoding="utf-8"))
     every = {name: text for texts in groups.values() for name, text in texts.items()}
-    python = Path(shutil.which("python", path=os.environ.get("VENV_BIN", "")) or "/nonexistent")
+    python = shutil.which("python", path=os.environ.get("VENV_BIN", ""))
     if not {"all", "unknown", *every} & {*names}:
         print(short(groups))
     if names == ("all",):

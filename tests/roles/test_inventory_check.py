@@ -102,6 +102,13 @@ def test_finds_nothing_in_the_inventories_of_the_checkout() -> None:
         assert status == 0, lines
 
 
+def test_an_inventory_beside_the_settings_of_the_site_has_them_as_such(tmp_path: Path) -> None:
+    (tmp_path / "group_vars").symlink_to(CHECKOUT / "group_vars")
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(GOOD))
+    status, lines = look(tmp_path / "hosts.yml")
+    assert status == 0, lines
+
+
 def test_names_all_mistakes_together_with_line_and_remedy(inventory: Path) -> None:
     replace(inventory / "hosts.yml", "10.0.0.12", "10.0.1.12")
     (inventory / "group_vars/trainers.yml").write_text(

@@ -21,7 +21,7 @@ from yard_command import DATA, REPOSITORY, RUN_ID, Yard
 from yard.code import files as travelling
 from yard.code import syntax
 from yard.code.files import find_files, looks_secret
-from yard.code.git import git_revision
+from yard.code.git import difference, git_revision
 from yard.code.modules import missing_modules
 from yard.code.own import project_name, read_code
 from yard.code.settings import read_settings
@@ -737,6 +737,28 @@ def test_a_folder_that_git_ignores_as_a_whole_travels(make: Make) -> None:
     revision = git_revision(folder)
     assert revision is not None
     assert revision["dirty"] is False
+
+
+@pytest.mark.process
+def test_a_look_at_a_repository_is_only_a_look(make: Make) -> None:
+    """It takes no lock, at which a commit would fail, and settings for people change nothing."""
+    folder = make(**{"train.py": "one\n", "same.py": ""})
+    git(folder, "init")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "one")
+    write(folder, "train.py", "two\n")
+    for setting in ("diff.external=false", "color.ui=always", "diff.noprefix=true"):
+        git(folder, "config", *setting.split("="))
+    index = (folder / ".git/index").read_bytes()
+    os.utime(folder / "same.py", (1, 1))
+    assert (git_revision(folder) or {})["dirty"] is True
+    assert (folder / ".git/index").read_bytes() == index
+    said = difference(folder)
+    git(folder, "config", "color.ui", "auto")
+    (folder.parent / "code.diff").write_bytes(said)
+    git(folder, "checkout", "train.py")
+    git(folder, "apply", str(folder.parent / "code.diff"))
+    assert (folder / "train.py").read_text() == "two\n"
 
 
 def test_links_become_what_they_point_at(make: Make) -> None:

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
-from yard.plays.events import Problem, TaskFailure
+from yard.plays.events import Event, Problem, TaskFailure, parse_failure
 from yard.runs.diagnosis import Diagnosis, diagnose
 from yard.runs.findings import OF_OTHERS, Finding
 from yard.runs.record import Log, RankEnd, RunRecord, read_run
 from yard.runs.signatures import load_signatures
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
+# How Ansible begins what ssh said.
+VIA = "Failed to connect to the host via ssh: "
+
 Record = Callable[[str], RunRecord]
 
 
@@ -299,12 +302,6 @@ WORDS = [
         "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01: no such file or directory: unknown",
         "does not fit its driver",
     ),
-    (
-        "host_unreachable",
-        "ansible",
-        "Failed to connect to the host via ssh: No route to host",
-        "cannot reach node2 over SSH",
-    ),
 ]
 
 # A code, its values, the file it comes in, and what the cause says.
@@ -396,6 +393,18 @@ def test_finding(
         assert (found.host, found.rank) == ("node2", 1)
 
 
+def test_a_busy_first_node_does_not_accuse_the_network(recorded: Callable[[str], Path]) -> None:
+    """It did not even answer itself in time, though the others may have been as slow."""
+    run = recorded("unknown")
+    (run / "failures").mkdir(exist_ok=True)
+    found = [{"code": "stalled", "values": {"seconds": 60}}]
+    found += [{"code": "peer_silent", "values": {"host": host}} for host in ("node1", "node2")]
+    (run / LAUNCHER).write_text(json.dumps(found))
+    assert diagnose(read_run(run)).signature == "stalled"
+    (run / LAUNCHER).write_text(json.dumps([found[0], found[2]]))
+    assert diagnose(read_run(run)).host == "node2"
+
+
 @pytest.mark.parametrize(
     "code", [code for code, values, path, _ in FINDINGS if values and path != NODE]
 )
@@ -459,8 +468,32 @@ def test_an_unreachable_node_is_told_from_one_that_is_not_fit(record: Record) ->
     assert "Nothing was started" in found.proof[0]
 
 
+def test_nodes_that_are_lost_while_a_run_is_ended_are_named_with_a_way_on(record: Record) -> None:
+    """Ansible's failures have what ssh said, without Ansible's words before it."""
+    run = record("unknown")
+    lost = tuple(
+        parse_failure(Event("runner_on_unreachable", 0, task="End it", host=host, result=said))
+        for host, said in (
+            ("node2", {"msg": f"Task failed: {VIA}ssh: connect to host 10.0.0.2: Timed out"}),
+            ("node1", {"msg": f"{VIA}ssh: connect to host 10.0.0.1: No route to host"}),
+        )
+    )
+    launch = replace(run.manifest.launch, failures=lost)
+    found = diagnose(replace(run, manifest=replace(run.manifest, launch=launch)))
+    assert (found.host, found.signature) == ("node2, node1", "host_unreachable")
+    assert found.cause == "The control node cannot reach node2, node1 over SSH."
+    assert found.remedy == "make doctor says why, and what mends it."
+    assert found.proof[0] == "ssh: connect to host 10.0.0.2: Timed out"
+
+
 def test_every_signature_is_tested() -> None:
-    elsewhere = {"gang_incomplete", "rank_ended_by_kill", "rank_killed", "program_error"}
+    elsewhere = {
+        "gang_incomplete",
+        "host_unreachable",
+        "rank_ended_by_kill",
+        "rank_killed",
+        "program_error",
+    }
     elsewhere |= {
         "rank_ended_early",
         "file_of_other_node",

@@ -17,9 +17,10 @@ import pytest
 from stand_in_nodes import YardHere
 from yard_command import Yard
 
+from yard.core.errors import RequestError
 from yard.core.files import write_json
 from yard.core.project import Project
-from yard.core.room import NoRoomError, full_disk_told
+from yard.core.room import NoRoomError, check_writable, full_disk_told
 from yard.plays.events import Event
 from yard.plays.playbook import run_playbook
 from yard.runs.folder import followed
@@ -211,8 +212,57 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_output_that_finds_no_room(ready: Yard, mount: Mount, tmp_path: Path) -> None:
+    small = mount(tmp_path / "small", "size=64k")
+    fill(small)
+    for file, said in (
+        (small / "out.txt", f"{FULL}{small}: 0 bytes free of 65,536\n"),
+        (Path("/dev/full"), "yard: the output is not whole: No space left on device\n"),
+    ):
+        with file.open("w") as out:
+            done = subprocess.run(
+                ready.command("runs", "--json"),
+                cwd=ready.root,
+                env=ready.environment,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.process
 def test_half_a_file_does_not_stay(mount: Mount, tmp_path: Path) -> None:
     folder = mount(tmp_path / "small", "size=64k")
     with pytest.raises(OSError, match="No space left"):
         write_json(folder / "summary.json", "x" * 100_000)
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.process
+def test_a_checkout_in_which_nothing_can_be_written(ready: Yard, mount: Mount) -> None:
+    """Ansible, which is asked for the inventory, would end with a traceback of its own."""
+    mount(ready.root / "runs", "ro")
+    for command in (TRAIN, ("status",), ("web",), ("tag", "latest", "--tags", "a")):
+        done = ready(*command)
+        assert (done.returncode, done.stdout) == (2, "")
+        said = f"yard: {ready.root}/runs: nothing can be written, the file system is read-only\n"
+        assert done.stderr == said
+    assert ready("runs").returncode == 0
+
+
+def test_a_checkout_of_somebody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = tmp_path / "their yard"
+    (root / ".trainyard").mkdir(parents=True)
+    check_writable(root)
+    monkeypatch.setattr(os, "access", lambda place, mode: place != root / ".trainyard")
+    monkeypatch.setenv("LOGNAME", "ada")
+    with pytest.raises(RequestError) as told:
+        check_writable(root)
+    where, after_sudo, _ = told.value.problems
+    assert where.startswith(f"{root}/.trainyard: ada may not write there")
+    assert after_sudo == f"    after a command with sudo: sudo chown -R ada '{root}'"

@@ -14,10 +14,11 @@ from browser import do, opened, show
 from extend import lines_of, sample_the_nodes, write_lines
 from stand_in_nodes import YardHere
 
+from yard.core.errors import RequestError
 from yard.operations.live_report import LiveReport
 from yard.pages import report
 from yard.pages.report import write_live_report, write_report
-from yard.runs.folder import REPORT_ERROR
+from yard.runs.folder import REPORT_ERROR, followed
 from yard.runs.manifest import read_manifest, write_manifest
 from yard.runs.record import read_run
 from yard.runs.summary import summarise, write_summary
@@ -295,3 +296,12 @@ def test_it_is_as_readable_as_the_last_one(under_way: Path, dark: bool) -> None:
     for shown in shots:
         assert shown.scroll <= shown.width
         assert shown.contrast >= 4.5, f"{shown.faintest!r} is hard to read"
+
+
+def test_the_report_of_a_followed_run_is_the_live_one(under_way: Path) -> None:
+    page = write_live_report(under_way, read_run(under_way).manifest.started_at + 265, 10)
+    with followed(under_way):
+        assert write_report(under_way) == page
+        assert GOES_ON in page.read_text()
+    with pytest.raises(RequestError, match="no summary yet"):
+        write_report(under_way)

@@ -159,3 +159,17 @@ def test_a_terminal_draws_a_bar_where_the_end_is_known(
     text = out.getvalue()
     assert all(part in text for part in shown)
     assert ("━" in text) == ("━" in shown)
+
+
+def test_a_long_task_takes_no_room_from_the_time() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=True, color_system=None)
+    progress = LiveProgress(console)
+    progress.phase("Prepare the data set")
+    progress.task("dataset 2/2 : Decode the archive and check it against what it should hold")
+    progress._task_began = progress._phase_began = time.monotonic() - 62
+    console.print(progress._render())
+    line = out.getvalue().rstrip("\n")
+    assert len(line) == 80
+    assert line[1:].startswith(" Prepare the data set · dataset 2/2 : Decode")
+    assert re.search(r"… 1 min \d s$", line)

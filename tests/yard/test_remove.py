@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from stand_in_nodes import YardHere
 from yard_command import REPOSITORY, RUN_ID, Yard, made
 
 from yard.commands.remove import NATIVE_ROOT, _native_place, _native_ways
@@ -271,3 +272,23 @@ def test_what_local_up_made_is_said_with_what_comes_next(fresh: Yard) -> None:
     done = fresh("local-up")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 nodes: node1, node2. Next: make setup\n" in done.stdout
+
+
+def test_nodes_with_a_run_are_not_taken_down(ready: YardHere) -> None:
+    said = []
+    ready.during = {
+        "Follow the run": [
+            lambda: said.append(ready("local-down")),
+            lambda: said.append(ready("local-up", "--nodes", "1")),
+        ]
+    }
+    done = ready("train", "--model", "vit", "--nodes", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = os.readlink(ready.root / "runs/latest")
+    for refused in said:
+        assert refused.returncode == 2
+        assert refused.stderr == (
+            f"yard: {run} is under way: make stop RUN={run} ends it and brings its files home\n"
+            "yard: nothing was changed\n"
+        )
+    assert ready("local-down").returncode == 0

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -250,3 +251,20 @@ def test_a_reader_that_has_seen_enough_is_no_error(words: list[str]) -> None:
     )
     os.close(ours)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_error(fresh: Yard, closed: str) -> None:
+    command = shlex.join(fresh.command("stop", "nosuch"))
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {closed}"],
+        cwd=fresh.root,
+        env=fresh.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr in ("", "yard: run 'nosuch': there are no runs yet\n")

@@ -71,7 +71,7 @@ def test_the_help_of_a_target_speaks_make() -> None:
     groups = make_help.targets((REPOSITORY / "Makefile").read_text())
     texts = {name: text for group in groups.values() for name, text in group.items()}
     shown = {
-        name: make_help.of_target(name, texts[name], Path(sys.executable))
+        name: make_help.of_target(name, texts[name], sys.executable)
         for name in ("scaling", "bench", "exec", "report", "train")
     }
     assert "\n  ROUNDS=N              how often" in shown["scaling"]

@@ -25,8 +25,10 @@ def git_revision(folder: Path) -> dict[str, Any] | None:
 
 
 def difference(folder: Path) -> bytes:
-    """How the files of a folder that git knows differ from the commit, as `git diff` writes it."""
-    return _git(folder, "diff", "HEAD", "--relative", "--", ".").stdout
+    """How the files of a folder that git knows differ from the commit, as `git apply` reads it."""
+    # A user's settings may put another program in git's place, colours, or names without a/ and b/.
+    plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/")
+    return _git(folder, "diff", "HEAD", *plain, "--relative", "--", ".").stdout
 
 
 def follows_git(folder: Path) -> bool:
@@ -130,5 +132,6 @@ def _said(folder: Path, *arguments: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    command = ["git", "-C", str(folder), *arguments]
+    # Without the lock that `git status` would take, at which a commit of the user's would fail.
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, check=False)

@@ -5,13 +5,15 @@ from typing import Any
 
 from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
+from yard.core.files import read_object
 from yard.core.words import plural
 from yard.operations.setup import put_dataset, put_own_data, run_operation, run_setup
 from yard.operations.turn import turn
-from yard.plays.inventory import NATIVE, read_inventory
+from yard.plays.inventory import NATIVE, Inventory, read_inventory
 from yard.plays.remedy import addressed
 from yard.request.own_data import check_own_data
 from yard.request.resolve import check_dataset, check_nodes
+from yard.runs.folder import is_followed, list_runs
 from yard.runs.setup_record import forget_setup
 from yard.screen.result import command_row
 
@@ -79,6 +81,8 @@ def local_up(context: Context, nodes: int | None) -> Exit:
     """Make the local cluster, of `nodes` nodes or as many as the inventory says."""
     inventory = read_inventory(context.project, context.inventory)
     check_nodes(nodes, inventory)
+    if nodes is not None and nodes < len(inventory.trainers):
+        _check_idle(context, inventory)
     # The nodes may be new ones: what set-up has put on the old says nothing about them.
     forget_setup(context.project, inventory.path)
     extravars: dict[str, Any] = {} if nodes is None else {"local_cluster_size": nodes}
@@ -92,6 +96,23 @@ def local_up(context: Context, nodes: int | None) -> Exit:
 
 def local_down(context: Context) -> Exit:
     """Remove the local cluster."""
-    forget_setup(context.project, read_inventory(context.project, context.inventory).path)
+    inventory = read_inventory(context.project, context.inventory)
+    _check_idle(context, inventory)
+    forget_setup(context.project, inventory.path)
     run_operation(context, "local_down", {})
     return Exit.DONE
+
+
+def _check_idle(context: Context, inventory: Inventory) -> None:
+    """See that no command here follows a run on nodes that go, with all that is on them.
+
+    The nodes are not asked: they may be what is broken.
+    """
+    held = [
+        f"{run.name} is under way: make stop RUN={run.name} ends it and brings its files home"
+        for run in list_runs(context.project.runs)
+        if is_followed(run)
+        and read_object(run / "manifest.json").get("inventory_path") == str(inventory.path)
+    ]
+    if held:
+        raise RequestError(*held, "nothing was changed")

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def list_all_runs(context: Context, form: str | None, find: str, last: int | Non
         context.console.print(escape(f"no run has all of these words: {find}"))
     else:
         show_runs(context.console, chosen)
-    if runs.is_dir():
+    if os.access(runs, os.W_OK):
         context.console.print(f"\n[dim]as a page: {_shown(context, write_index(runs))}[/]")
     return Exit.DONE
 

@@ -1,13 +1,16 @@
-"""A full disk of the control node, as sentences with the way on."""
+"""Where the control node lets nothing be written, a full disk above all, as sentences."""
 
 import errno
+import getpass
 import os
+import shlex
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from yard.core.errors import YardError
+from yard.core.errors import RequestError, YardError
 
 # Errors of a file system, or of a user's share of it, that takes no more.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -28,6 +31,26 @@ def check_room(folder: str) -> None:
     blocks = about.f_bavail if os.geteuid() else about.f_bfree
     if blocks == 0 or _lacks_inodes(about):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
+
+
+def check_writable(root: Path) -> None:
+    """See that this account may write where the commands of a checkout keep their records.
+
+    Raises:
+        RequestError: it may not, because of sudo before, or the checkout is another person's.
+    """
+    for name in (".trainyard", ".trainyard/tmp", "runs"):
+        folder = root / name if os.path.isdir(root / name) else root
+        if os.access(folder, os.W_OK | os.X_OK):
+            continue
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            raise RequestError(f"{folder}: nothing can be written, the file system is read-only")
+        account = getpass.getuser()
+        raise RequestError(
+            f"{folder}: {account} may not write there, where commands keep what they need",
+            f"    after a command with sudo: sudo chown -R {account} {shlex.quote(str(root))}",
+            "    in a checkout of somebody else: git clone it, and use one of your own",
+        )
 
 
 @contextmanager
@@ -55,10 +78,17 @@ def _what_is_full(error: OSError, places: Sequence[Path]) -> str:
     The error of a write does not say which file it was: it is the fullest of the file systems.
     """
     named = [Path(os.fsdecode(error.filename))] if error.filename is not None else []
-    tried = named or [*places, Path(tempfile.gettempdir())]
+    tried = named or [*places, Path(tempfile.gettempdir()), *_outputs()]
     folder, about = min(map(_standing, tried), key=lambda pair: _room(pair[1]))
     what = "your quota is used up" if error.errno == errno.EDQUOT else "no space is left"
     return f"{what} on the control node, in {folder}: {_free(about)}"
+
+
+def _outputs() -> Iterator[Path]:
+    """The files that this command prints to, where they are files."""
+    for number in (1, 2):
+        if stat.S_ISREG(os.fstat(number).st_mode):
+            yield Path(f"/proc/self/fd/{number}").resolve()
 
 
 def _standing(place: Path) -> tuple[Path, os.statvfs_result]:

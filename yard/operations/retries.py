@@ -73,7 +73,7 @@ def try_again(
             return
         fault = fault_of(failure)
         if fault in (NODE, NETWORK) and failure.host is not None:
-            failed[failure.host] += 1
+            failed.update(failure.host.split(", "))
         place = put_attempt_aside(run)
         resumed = resume_variables(run, same_run=True)
         again = going_on(job, variables, resumed) | {"training_run_failed": dict(failed)}

@@ -18,7 +18,7 @@ from yard.pages.page import Number, local_time, render
 from yard.pages.plot import Chart, Mark
 from yard.pages.reading_charts import MOST_CHARTS, names_left_out, reading_charts
 from yard.pages.timeline import Timeline, program_timeline, timeline_of
-from yard.runs.folder import REPORT_ERROR
+from yard.runs.folder import REPORT_ERROR, is_followed
 from yard.runs.gathering import GATHERED, METRICS
 from yard.runs.manifest import Manifest
 from yard.runs.metrics import Metric, attempts_of, read_every_line
@@ -55,13 +55,17 @@ MOST_OUTPUT = 60
 
 
 def write_report(run: Path) -> Path:
-    """Draw the report of a run from its files; returns the path written.
+    """Draw the report of a run from its files; returns its path.
+
+    Of a run that is followed it is the page that the command which follows it draws.
 
     Raises:
-        RequestError: it is no run, or not over yet.
+        RequestError: it is no run, or neither over nor followed.
     """
     summary = read_summary(run)
     if summary is None:
+        if is_followed(run) and (run / "report.html").exists():
+            return run / "report.html"
         raise RequestError(
             f"{run.name}: no summary yet; make stop RUN={run.name} ends and collects it"
         )

@@ -55,6 +55,8 @@ OF_ENVIRONMENT = ("os.py", "<frozen os>")
 OUT_OF_MEMORY = ("container_out_of_memory", "node_out_of_memory")
 # How ranks tell that another one is gone, of which they do not know how it ended
 GONE = ("peer_lost", "connection_broken")
+# What the first node says of a node that did not answer when the run hung
+PEER_SILENT = "peer_silent"
 ANSIBLE_LOG = "ansible.log"
 # The line that docker/trainer/bin/rank writes into each log
 OWN_LINE = re.compile(r"rank \d+ of \d+ on ")
@@ -156,9 +158,17 @@ def _findings(record: RunRecord, first_failed: int | None) -> list[Finding]:
         for problem in failure.problems
         if problem.host is not None
     ]
+    lost = [f.host for f in record.manifest.launch.failures if f.unreachable and not f.problems]
+    if lost:
+        hosts = ", ".join(dict.fromkeys(lost))
+        unfit.append(Finding("host_unreachable", {}, ANSIBLE_LOG, hosts))
     crashed = [_of_crash(record, crash) for crash in record.crashes if crash.rank == first_failed]
     crashed = [*_of_command(record, first_failed), *crashed]
-    passed_over = OUT_OF_MEMORY if _fell_by_itself(record, first_failed) else ()
+    passed_over = {*(OUT_OF_MEMORY if _fell_by_itself(record, first_failed) else ())}
+    # A first node that does not answer itself in time is busy, and asked the others in vain.
+    silent = {str(each.values.get("host")) for each in record.findings if each.code == PEER_SILENT}
+    if silent & {*record.manifest.hosts[:1]}:
+        passed_over.add(PEER_SILENT)
     collected = sorted(
         (each for each in record.findings if each.code not in passed_over),
         key=lambda each: (each.rank != first_failed, each.host != first_host),

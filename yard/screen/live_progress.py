@@ -79,10 +79,11 @@ class LiveProgress(Progress):
         seconds = duration(time.monotonic() - self._phase_began)
         line = Table.grid(padding=(0, 1))
         line.add_column(no_wrap=True)
-        line.add_column(no_wrap=True, overflow="ellipsis")
+        # Of columns that do not wrap rich would shorten all, the time to "4…".
+        line.add_column()
         line.add_column(no_wrap=True, style="dim")
         text = f"{self._phase} · {self._task}" if self._task else self._phase
-        line.add_row(self._spinner, Text(text), seconds)
+        line.add_row(self._spinner, Text(text, no_wrap=True, overflow="ellipsis"), seconds)
         return line
 
     def _training_lines(self) -> RenderableType:

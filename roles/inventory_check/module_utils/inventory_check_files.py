@@ -97,8 +97,10 @@ class InventoryFiles:
         self.form = "ini"
         self.texts: dict[Path, str] = {}
         self.encrypted = False
-        # An inventory beside the checkout's group_vars would bring these twice.
         self._seen: set[Path] = set()
+        # First: an inventory beside the checkout's group_vars has the same, and none of its own.
+        self._read_variables(site)
+        self.site, self.definitions = self.definitions, []
         for source in map(Path, sources):
             if source.is_dir():
                 for file in _inventory_files(source):
@@ -110,9 +112,7 @@ class InventoryFiles:
             directory = source if source.is_dir() else source.parent
             self._read_variables(directory)
             self.group_files += _group_files(directory)
-        before = len(self.definitions)
-        self._read_variables(site)
-        self.site = self.definitions[before:]
+        self.definitions += self.site
 
     def _problem(self, code: str, file: Path, line: int | None = None, **values: Any) -> None:
         place: dict[str, Any] = {"file": shown(file, self.checkout)}
