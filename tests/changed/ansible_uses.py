@@ -15,7 +15,7 @@ PATH = re.compile(
 SHARED = "molecule/shared"
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.CSafeLoader):
     """Reads YAML with Ansible's own tags, which it takes for plain values."""
 
 

@@ -3,8 +3,6 @@
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-Uses = dict[str, set[str]]
-
 
 @dataclass(frozen=True)
 class Reached:
@@ -26,30 +24,26 @@ class Reached:
 
 @dataclass
 class Graph:
-    """Uses between things: `uses[a]` are those that a stands on."""
+    """Uses between things: `users[a]` are those that stand on a."""
 
-    uses: Uses = field(default_factory=lambda: defaultdict(set))
+    users: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def add(self, user: str, used: str) -> None:
         """Note one use."""
         if user != used:
-            self.uses[user].add(used)
+            self.users[used].add(user)
 
     def things(self) -> set[str]:
         """All that uses something or is used."""
-        return set(self.uses).union(*self.uses.values())
+        return set(self.users).union(*self.users.values())
 
     def reached_from(self, changed: str) -> dict[str, Reached]:
         """What uses a thing, itself included, each by a shortest way."""
-        users: Uses = defaultdict(set)
-        for user, used in self.uses.items():
-            for thing in used:
-                users[thing].add(user)
         reached = {changed: Reached(changed, (changed,))}
         waiting = deque([changed])
         while waiting:
             here = waiting.popleft()
-            for user in sorted(users[here]):
+            for user in sorted(self.users.get(here, ())):
                 if user not in reached:
                     reached[user] = Reached(user, (*reached[here].way, user))
                     waiting.append(user)

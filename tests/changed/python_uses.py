@@ -122,16 +122,13 @@ def defined(statement: ast.stmt) -> Iterable[str]:
     return [""]
 
 
-def beside(file: Path, name: str) -> Iterator[Path]:
-    """Files of a name beside a test, in the folders of tests that it is in, and in machines/."""
-    for folder in file.parents:
-        if folder.name == "tests":
-            shared = folder / "machines" / name
-            if shared.is_file():
-                yield shared
-            return
-        if (folder / name).is_file():
-            yield folder / name
+@cache
+def beside(folder: Path, name: str) -> list[Path]:
+    """Files of a name in a folder of tests and those that it is in, and in machines/."""
+    if folder.name == "tests":
+        return [file for file in [folder / "machines" / name] if file.is_file()]
+    above = [] if folder == folder.parent else beside(folder.parent, name)
+    return [file for file in [folder / name] if file.is_file()] + above
 
 
 def used_parts(file: Path) -> Iterator[tuple[Path, Source, Part]]:
@@ -146,11 +143,11 @@ def used_parts(file: Path) -> Iterator[tuple[Path, Source, Part]]:
         part = source.parts[name]
         yield here, source, part
         further = {(here, ""), *((here, other) for other in part.names & set(source.parts))}
-        for conftest in beside(file, "conftest.py"):
+        for conftest in beside(file.parent, "conftest.py"):
             further |= {(conftest, other) for other in part.names & set(read(conftest).parts)}
         for other in part.names & set(source.imports):
             module, member = source.imports[other]
-            for helper in beside(file, f"{module}.py"):
+            for helper in beside(file.parent, f"{module}.py"):
                 further |= {(helper, each) for each in ([member] if member else read(helper).parts)}
         waiting += further - seen
         seen |= further

@@ -1,8 +1,9 @@
 """What remedies, messages and documents name: make targets, their options, and variables exist."""
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,25 @@ def documents() -> Iterator[Text]:
 def messages() -> Iterator[Text]:
     """What tasks, modules and yard say: sentences in their strings, and the signatures."""
     for file in sorted(CHECKOUT.glob("roles/*/[th]*/*.yml")):
-        for line, text in _scalars(yaml.compose(file.read_text()), ("msg", "fail_msg")):
+        for line, text in _scalars(compose(file), ("msg", "fail_msg")):
             yield Text(file, line, text)
-    for line, text in _scalars(yaml.compose(SIGNATURES.read_text()), ("cause", "remedy")):
+    for line, text in _scalars(compose(SIGNATURES), ("cause", "remedy")):
         yield Text(SIGNATURES, line, text)
     for folder in ("roles", "yard", "trainer"):
         for file in sorted(CHECKOUT.glob(f"{folder}/**/*.py")):
             for line, text in _sentences(ast.parse(file.read_text())):
                 yield Text(file, line, text)
+
+
+def compose(file: Path) -> yaml.Node | None:
+    """The nodes of a YAML file, with their lines."""
+    return yaml.compose(file.read_text(), yaml.CSafeLoader)
+
+
+@functools.cache
+def read(source: Callable[[], Iterator[Text]]) -> list[Text]:
+    """All texts of a source, read once."""
+    return [*source()]
 
 
 def _scalars(node: yaml.Node | None, keys: tuple[str, ...], key: str = "") -> Iterator[Any]:
@@ -158,8 +170,7 @@ def test_the_help_of_a_target_names_what_its_recipe_hands_on(target: str) -> Non
 
 @pytest.mark.parametrize("source", [documents, messages])
 def test_every_make_target_exists(source: Any) -> None:
-    texts = list(source())
-    named = [(text, name) for text in texts for name in TARGET.findall(text.text)]
+    named = [(text, name) for text in read(source) for name in TARGET.findall(text.text)]
     assert sum(name in OPTIONS for _, name in named) >= 10
     unknown = [
         f"{text.place}: make {name}"
@@ -173,7 +184,7 @@ def test_every_option_of_make_exists() -> None:
     every = set().union(*OPTIONS.values())
     unknown = []
     count = 0
-    for text in documents():
+    for text in read(documents):
         for code in (span or line for span, line in CODE.findall(text.text)):
             target = re.match(r"make ([a-z-]+)", code)
             for option in OPTION.findall(code):
@@ -191,7 +202,7 @@ def test_every_variable_exists(source: Any) -> None:
     roles = sorted(path.name for path in (CHECKOUT / "roles").iterdir() if path.is_dir())
     token = re.compile(rf"(?<![\w/.-])((?:{'|'.join(roles)})_[a-z0-9_]*[a-z0-9])(?![\w*(-]|\.\w)")
     known = variables()
-    named = [(text, name) for text in source() for name in token.findall(text.text)]
+    named = [(text, name) for text in read(source) for name in token.findall(text.text)]
     assert len(named) >= 10
     unknown = [f"{text.place}: {name}" for text, name in named if name not in known]
     assert unknown == []

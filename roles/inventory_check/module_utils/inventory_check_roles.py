@@ -1,5 +1,6 @@
 """What a checkout's roles and playbooks expect of an inventory: variables and groups."""
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from ansible.module_utils.inventory_check_files import LOADER
 Declared = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
+@functools.cache
 def declared_variables(roles: Path) -> Declared:
     """Return the variables that each role declares in its argument_specs.yml."""
     declared = {}
