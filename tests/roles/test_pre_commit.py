@@ -21,7 +21,8 @@ HOOKS = [
 ]
 # A file for every hook.
 FILES = ("yard/core/words.py", "playbooks/exec.yml", "bootstrap.sh", "docker/node/Dockerfile")
-# They look at the whole project, for ten seconds: a stand-in says what it is given, and `make lint` gives them the same.
+# They read the whole project, for ten seconds: a stand-in notes what it is given, which is what
+# `make lint` gives them.
 SLOW = {"mypy": "-p yard -p trainer -p node", "ansible-lint": "--strict playbooks/exec.yml"}
 STAND_IN = '#!/bin/sh\necho "$*" > "$0.told"\n'
 
