@@ -157,16 +157,20 @@ def drop_in(path: str) -> Path:
 
 
 def split_fstab(text: str) -> tuple[list[str], list[str]]:
-    """The lines of fstab that are the role's, without its markers, and all others."""
+    """The lines of fstab that are the role's, without its markers, and all others.
+
+    What stands behind a first line whose last one somebody deleted is not the role's to unmount.
+    """
     ours: list[str] = []
     others: list[str] = []
-    inside = False
+    block: list[str] | None = None
     for line in text.splitlines():
         if line in (BEGIN, END):
-            inside = line == BEGIN
+            (ours if line == END else others).extend(block or [])
+            block = [] if line == BEGIN else None
         else:
-            (ours if inside else others).append(line)
-    return ours, others
+            (others if block is None else block).append(line)
+    return ours, others + (block or [])
 
 
 def by_mount_point(lines: Sequence[str]) -> dict[str, str]:
