@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from .accounts_differences import entry_differences, password_differs
 from .accounts_keys import without_key
@@ -42,6 +42,7 @@ def problems_of_presence(lists: Lists, machine: Machine, login_user: str) -> lis
         *_group_conflicts(lists, machine),
         *_user_conflicts(lists, machine),
         *_directory_conflicts(lists, machine),
+        *_shared_numbers(leavers, machine),
         *_held_runs(leavers, machine),
     ]
 
@@ -89,7 +90,12 @@ def problems_of_absence(machine: Machine, login_user: str) -> list[str]:
         f"Ansible works as {login_user}, whom this role made or gave the right to sudo. Let "
         "Ansible work as somebody else (ansible_user), such as root."
     )
-    return [*([said] if ours else []), *_held_runs(machine.made_users, machine)]
+    leavers = sorted(machine.made_users)
+    return [
+        *([said] if ours else []),
+        *_shared_numbers(leavers, machine),
+        *_held_runs(leavers, machine),
+    ]
 
 
 def _listed_twice(lists: Lists) -> Iterator[str]:
@@ -183,6 +189,22 @@ def _directory_conflicts(lists: Lists, machine: Machine) -> Iterator[str]:
                 f"user {user.name} comes from a directory service (LDAP, say), where alone its "
                 f"{', '.join(differing)} can be changed: list what `id {user.name}` and `getent "
                 f"passwd {user.name}` tell, or leave it out."
+            )
+
+
+def _shared_numbers(leavers: Sequence[str], machine: Machine) -> Iterator[str]:
+    """Yield whose processes, which are known by their number, would end with those of a leaver."""
+    for name in leavers:
+        uid = machine.users[name].uid if name in machine.users else None
+        others = [
+            other
+            for other, account in machine.users.items()
+            if account.uid == uid and other not in leavers
+        ]
+        if others:
+            yield (
+                f"user {name} cannot be removed: {', '.join(others)} has the number {uid} too, "
+                f"whose processes would be ended. `usermod -u` there gives {name} another one."
             )
 
 

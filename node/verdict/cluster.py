@@ -164,5 +164,7 @@ def one_line(text: str) -> str:
     """The last line that says something, not too long."""
     # Ansible's own words before the message of a task.
     bare = re.sub(r"^(?:(?:Task|Action) failed: )+", "", str(text).strip())
+    # The runtime of Open MPI ends what it says with a null byte.
+    bare = bare.replace("\0", "")
     lines = [line.strip() for line in bare.splitlines() if line.strip(" -\t")]
     return lines[-1][:160] if lines else "it said nothing"

@@ -24,6 +24,10 @@ UNREACHED = re.compile(
 )
 # What PRRTE says of a node whose daemon it loses, or cannot start.
 LOST = re.compile(r"^\s*Remote daemon:.* on node (\S+)\s*$", re.MULTILINE)
+# What its shell says there of a program that cannot be started.
+UNSTARTED = re.compile(
+    r"^.*: (?:Permission denied|command not found|No such file or directory)\s*$", re.MULTILINE
+)
 # What Horovod says of ranks that do not hand in what the others wait for.
 STALLED = re.compile(r"(?:Stalled|Missing) ranks:\s*(\d+)!?:")
 
@@ -179,4 +183,7 @@ def read_program(
     trouble = str(result.get("stderr", "")) or output or str(result.get("msg", ""))
     if result.get("rc") in (TIMED_OUT_STATUS, KILLED_STATUS):
         trouble = "no end within its time limit"
-    return Program("MPI", excluded, output, trouble, hostnames, {})
+    why = UNSTARTED.search(trouble)
+    said = one_line(why[0]) if why else "the connection of mpirun to it broke"
+    lost = {hostnames[name]: said for name in LOST.findall(trouble) if name in hostnames}
+    return Program("MPI", excluded, output, trouble, hostnames, lost)

@@ -10,7 +10,7 @@ from node.check.check import Check, at_least, at_most, check, equal
 from node.check.problems import PROBLEMS, problem
 from node.verdict import containers as in_containers
 from node.verdict import judgement, notes, programs
-from node.verdict.cluster import Cluster, Thresholds
+from node.verdict.cluster import Cluster, Thresholds, one_line
 from node.verdict.finding import GPU_PROBLEMS, NODE_PROBLEMS, REMEDIES, remedy
 from node.verdict.network import ssh_trouble
 
@@ -673,6 +673,32 @@ def test_a_program_that_ran_into_its_limit_says_so(rc: int) -> None:
     for place, (_, first) in enumerate(said):
         assert programs.read_program(dict(said[place:]), {}, {}).trouble == first
     assert programs.read_program({}, {}, {}).trouble == ""
+
+
+@pytest.mark.parametrize(
+    ("shell", "why"),
+    [
+        (
+            "bash: line 1: /usr/bin/prted: Permission denied\n",
+            "bash: line 1: /usr/bin/prted: Permission denied",
+        ),
+        ("", "the connection of mpirun to it broke"),
+    ],
+)
+def test_the_node_whose_daemon_did_not_start_is_at_fault_alone(shell: str, why: str) -> None:
+    """Open MPI 5.0.7, a line of dashes and a null byte at the end."""
+    said = f"""{shell}-----
+PRTE has lost communication with a remote daemon.
+
+  HNP daemon   : [prterun-node1-4916@0,0] on node node1
+  Remote daemon: [prterun-node1-4916@0,1] on node node2
+
+therefore will terminate the job.
+-----\n\0"""
+    names = {"node1": "a", "node2": "b"}
+    program = programs.read_program({"rc": 126, "stdout": "", "stderr": said}, {}, names)
+    assert program.not_started == {"b": why}
+    assert one_line(said) == "therefore will terminate the job."
 
 
 @pytest.mark.parametrize(

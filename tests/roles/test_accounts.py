@@ -175,6 +175,18 @@ def test_refuses_to_remove_whose_run_lies_here() -> None:
     assert accounts_problems.problems_of_absence(machine, "root") == [problem]
 
 
+def test_a_number_that_others_have_keeps_a_user() -> None:
+    """All processes of that number would be ended, those of root too."""
+    alike = {"toor": Account(0, 0), "alias": Account(2001, 2001)}
+    machine = replace(MACHINE, users={**MACHINE.users, **alike})
+    [problem] = refused(User("toor", state="absent"), machine=machine)
+    assert problem.startswith("user toor cannot be removed: root has the number 0 too")
+    [problem] = accounts_problems.problems_of_absence(machine, "root")
+    assert problem.startswith("user ada cannot be removed: alias has the number 2001 too")
+    both = [User(name, state="absent") for name in ("ada", "alias")]
+    assert refused(*both, machine=machine) == []
+
+
 @pytest.mark.parametrize("made", [{"made_users": frozenset()}, {"rules": {}}])
 def test_absence_keeps_whom_ansible_works_as(made: dict[str, Any]) -> None:
     # Either is enough: made by the role, or given the right to sudo by it.

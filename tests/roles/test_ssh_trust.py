@@ -249,30 +249,41 @@ def test_the_places_that_an_admin_has_for_keys_are_named_before_the_role_s() -> 
     assert USUAL_KEYS in host.value("ssh_trust_server_text")
 
 
-# As systemd's: what runs is reloaded, and what stands still stays so with "try" alone.
+# As systemd's: what stands still stays so with "try" alone, and an sshd that has its socket from
+# systemd ends when it is reloaded ("Cannot bind any address").
 SYSTEMCTL = """#!/bin/sh
-[ "$2" = ssh ] || exit 0
+case "$*" in
+"--quiet is-active ssh.socket") [ -e socket ]; exit ;;
+*\\ ssh) ;;
+*) exit 0 ;;
+esac
+case "$1" in try-*) [ -e running ] || exit 0 ;; esac
 case "$1" in
-try-*) [ -e running ] && echo reloaded >> done; exit 0 ;;
-reload) [ -e running ] && echo reloaded >> done ;;
-*) echo started >> done ;;
+*reload*) [ ! -e socket ] && [ -e running ] && echo reloaded >> done ;;
+*) echo restarted >> done ;;
 esac
 """
 NOTHING = "#!/bin/sh\n"
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("running", "done"), [(True, "reloaded\n"), (False, "")])
-def test_an_sshd_that_a_socket_starts_is_neither_reloaded_nor_started(
-    running: bool, done: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("there", "done"),
+    [
+        (["running"], "reloaded\n"),
+        (["running", "socket"], "restarted\n"),
+        # For each connection one is started (Accept=yes), which reads its settings then.
+        (["socket"], ""),
+    ],
+)
+def test_sshd_reads_its_settings_whoever_started_it(
+    there: list[str], done: str, tmp_path: Path
 ) -> None:
-    """It reads its settings with each connection; its service is not running (Accept=yes)."""
     for name, text in (("systemctl", SYSTEMCTL), ("systemd-run", NOTHING), ("sshd", NOTHING)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    if running:
-        (tmp_path / "running").touch()
-    (tmp_path / "done").touch()
+    for name in (*there, "done"):
+        (tmp_path / name).touch()
     task = tasks_of("ssh_trust", "reload")[0]["ansible.builtin.shell"]
     script = str(Host("ssh_trust", {}).template(task)).replace("/usr/sbin/sshd", "sshd")
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
