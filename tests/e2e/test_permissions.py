@@ -17,7 +17,7 @@ import os, pathlib, time
 data = pathlib.Path(os.environ["TRAINYARD_DATA_DIR"])
 for path in sorted(data.rglob("*.csv")):
     print(path.name, len(path.read_bytes()), flush=True)
-time.sleep(600)
+time.sleep(120)
 """
 
 
