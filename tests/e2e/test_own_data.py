@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from commands import RUNS, make
 from machines import NODES, in_machine
+from PIL import Image
 
 pytestmark = pytest.mark.usefixtures("ready_cluster")
 
@@ -154,6 +155,24 @@ def test_is_refused_before_a_node_is_touched(
     assert outcome.status == 2
     assert said in outcome.output
     assert "e2e-void" not in in_machine(NODES[0], f"ls --all {DATA} {DATA}/.transfer || true")
+
+
+def test_damaged_images_are_named_before_anything_is_sent(tmp_path: Path) -> None:
+    for name in ("ann", "bob"):
+        for number in range(3):
+            path = tmp_path / "photos" / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (40, 40), "navy").save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    outcome = make("data", SOURCE=path.parents[1], NAME="e2e-photos")
+    assert outcome.status == 3
+    assert "in 1 of 2 folders images are damaged:" in outcome.output
+    assert "bob: cannot decode 2.png" in outcome.output
+    assert "e2e-photos" not in in_machine(NODES[0], f"ls --all {DATA} {DATA}/.transfer || true")
+    path.write_bytes(whole)
+    assert make("data", SOURCE=path.parents[1], NAME="e2e-photos").status == 0
+    assert checksum(NODES[1], "e2e-photos/bob/2.png") == hashlib.sha256(whole).hexdigest()
 
 
 def test_a_name_that_nobody_put_is_refused(program: Path) -> None:
