@@ -306,7 +306,7 @@ unit: unit-yard unit-trainer ## unit tests of yard/, roles and node/ here, of tr
 
 unit-yard: $(TESTABLE)
 	$(PLAY) playbooks/test_tools.yml
-	pytest --numprocesses logical tests/yard tests/roles tests/node tests/changed tests/gpu tests/circles
+	pytest --numprocesses logical --dist loadfile tests/yard tests/roles tests/node tests/changed tests/gpu tests/circles
 
 # The image of the tests is the trainer image with pytest in it; the data is the real one.
 unit-trainer: $(TESTABLE) ## unit tests of trainer/ alone, in the trainer image: TESTS=/tests/test_loop.py RESULTS=folder

@@ -79,7 +79,7 @@ def test_commands(items: Sequence[Item]) -> list[list[str]]:
             found.append(
                 ["ansible-playbook", "--inventory", "inventory/local", "playbooks/test_tools.yml"]
             )
-        found.append(["pytest", "--numprocesses=logical", *files])
+        found.append(["pytest", "--numprocesses=logical", "--dist=loadfile", *files])
     if files := by_kind[TRAINER]:
         inside = " ".join(name.replace("tests/trainer", "/tests", 1) for name in files)
         found.append(["make", "unit-trainer", f"TESTS={inside}"])

@@ -136,7 +136,9 @@ class Tiers:
         pytest = ["pytest", report, "-o", f"junit_suite_name={kind}", f"--part={part}"]
         if kind == UNIT:
             tools = [*PLAY, "playbooks/test_tools.yml"]
-            tests = [*pytest, "--numprocesses=logical", *(names or UNIT_TESTS)]
+            # A file in one process: what its tests share is made once.
+            side_by_side = ("--numprocesses=logical", "--dist=loadfile")
+            tests = [*pytest, *side_by_side, *(names or UNIT_TESTS)]
             return self._command(tools, tier) == 0 and self._command(tests, tier) in GOOD
         if kind == WHOLE:
             tests = [*pytest, "--durations=20", *(names or ["tests/e2e"])]

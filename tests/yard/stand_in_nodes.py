@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from unittest import mock
 
 import yaml
-from yard_command import DATA, Yard
+from yard_command import DATA, Yard, wait_for
 
 from yard.cli import main
 from yard.core.context import Context
@@ -576,11 +576,12 @@ class _Training:
         """Follow the job to its end; returns its status."""
         directory = self.folder(launcher)
         name, action = "Follow the run", "poll"
-        for step in self.jobs[directory]:
+        for step in self.jobs.get(directory, ()):
             if (directory / "exit_status").exists():  # it was stopped
                 break
             if step % STEPS == 1:
                 self.running.event("runner_retry", launcher, name, action, self._poll(directory))
+        wait_for((directory / "exit_status").exists, "the end of a job that Ansible has begun")
         last = self.running.task(
             *(name, lambda host: self._poll(directory)),
             hosts=[launcher],

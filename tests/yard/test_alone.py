@@ -154,7 +154,8 @@ def test_ctrl_c_leaves_a_run_that_attach_ends(alone: Alone) -> None:
     process = alone.start(*ASKED, '{"training_run_options": {"steps": 60}}')
     metrics = alone.root / "runs/latest/metrics.jsonl"
     wait_for(lambda: metrics.exists() and '"step", ' in metrics.read_text(), "the first step")
-    followed = YardHere(alone.root)("attach", "latest")
+    here = YardHere(alone.root)
+    followed = here("attach", "latest")
     assert "another command follows 2" in followed.stderr
     interrupt(process)
     output, _ = process.communicate(timeout=60)
@@ -162,7 +163,7 @@ def test_ctrl_c_leaves_a_run_that_attach_ends(alone: Alone) -> None:
     (run,) = alone.runs
     assert f"make attach RUN={run.name}" in output
     assert not (run / "summary.json").exists()
-    attached = alone.yard("attach", "latest")
+    attached = here("attach", "latest")
     assert attached.returncode == 0, attached.stdout + attached.stderr
     assert document(run, "summary")["steps"] == 60
 

@@ -360,7 +360,7 @@ CHECKS = (
 @pytest.mark.process
 @pytest.mark.promise("row 32", "make provision", "make destroy")
 def test_a_site_from_the_first_look_to_the_end(story: Story) -> None:
-    """One test: with several, each process of pytest would tell the story anew, for a minute."""
+    """One test, for `make test` runs the one that is the proof of the promises."""
     for check in CHECKS:
         check(story)
 

@@ -5,17 +5,20 @@ import json
 import os
 import pty
 import re
+import subprocess
+import sys
 import threading
 import time
 import tty
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pexpect
 import pytest
 from rich.console import Console
+from stand_in_nodes import KilledError, YardHere
 from test_status import LOAD, NOW, STEPS, cluster, decoded, entry
 from yard_command import RUN_ID, Yard, made, wait_for
 
@@ -353,15 +356,26 @@ def keep(yard: Yard, host: str, run: str, stop: threading.Event) -> None:
         time.sleep(0.5)
 
 
+def killed() -> NoReturn:
+    raise KilledError
+
+
 @pytest.mark.process
 @pytest.mark.promise("row 37", "make top")
 def test_a_user_watches_and_stops_a_run(ready_process: Yard) -> None:
-    """Real keys in a real terminal: to the rank and back, stop, quit."""
-    ready = ready_process
-    training = ready.start("train", "--model", "vit", "--nodes", "2", "--set", "steps=6000")
+    """Real keys in a real terminal: to the rank and back, stop, quit.
+
+    Who began the run was killed, so that the stop sums it up.
+    """
+    ready, here = ready_process, YardHere(ready_process.root)
+    here.during["Follow the run"] = [killed]
+    with pytest.raises(KilledError):
+        here("train", "--model", "vit", "--nodes", "2", "--set", "steps=6000")
     runs = ready.root / "runs"
-    wait_for((runs / "latest/metrics.jsonl").exists, "the run that is watched")
     run = (runs / "latest").resolve().name
+    job, place = ready.root / "roles/training_run/files/job.py", ready.root / "nodes/node1" / run
+    training = subprocess.Popen([sys.executable, job, place, "success", "6000"])
+    wait_for((place / "pid").exists, "its ranks")
     over = threading.Event()
     looking = threading.Thread(target=keep, args=(ready, "node1", run, over))
     looking.start()
@@ -402,6 +416,6 @@ def test_a_user_watches_and_stops_a_run(ready_process: Yard) -> None:
         over.set()
         looking.join()
         screen.close(force=True)
-    output, _ = training.communicate(timeout=60)
-    assert training.returncode == 130, output
+    training.wait(timeout=60)
+    assert (place / "exit_status").read_text() == "130\n"
     assert json.loads((runs / run / "summary.json").read_text())["status"] == "stopped"
