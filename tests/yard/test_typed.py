@@ -222,6 +222,8 @@ def test_it_is_installed_and_works_from_a_folder_of_its_own(tmp_path: Path) -> N
     done = subprocess.run(install, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"{home}/bin is not on PATH yet" in done.stdout
+    # Whatever the virtual environment says: checkouts may share it.
+    assert f"\nexport PYTHONPATH={REPOSITORY}$" in (home / "bin/yard").read_text()
     environment = {**os.environ, "PATH": f"{home}/bin:{os.environ['PATH']}"}
     shown = subprocess.run(
         ["yard", "train"], cwd=project, env=environment, capture_output=True, text=True
