@@ -205,6 +205,8 @@ def test_in_a_folder_with_a_program_it_trains_that(
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "--nodes", "2"]) == 2
     assert "name what to train" in capsys.readouterr().err
+    assert cli.main(["train", "--entry", "go.py"]) == 2
+    assert f"{tmp_path}: no file in it travels" in capsys.readouterr().err
     (tmp_path / "train.py").write_text("print(\n")
     assert cli.main(["train", "--nodes", "2"]) == 2
     assert "train.py" in capsys.readouterr().err
