@@ -21,6 +21,8 @@ cat >"$command" <<END
 # The yard of a checkout; \`make install\` there writes it anew.
 export TRAINYARD_TYPES_YARD=1 ANSIBLE_CONFIG=$(printf %q "$checkout/ansible.cfg")
 export PATH=$(printf %q "$venv/bin"):\$PATH
+# A virtual environment that checkouts share (VENV=) knows the last of them alone.
+export PYTHONPATH=$(printf %q "$checkout")\${PYTHONPATH:+:\$PYTHONPATH}
 unset ANSIBLE_HOST_KEY_CHECKING ANSIBLE_SSH_HOST_KEY_CHECKING
 exec $(printf %q "$venv/bin/python") -P -m yard "\$@"
 END

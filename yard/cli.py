@@ -90,7 +90,7 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     from yard.request.training import TrainRequest
 
     if (options.model, options.recipe, options.code) == (None, None, None):
-        options.code = _program_here(context.project)
+        options.code = _program_here(context.project, options.entry)
     problems = misplaced(vars(options), options.code is not None)
     if problems:
         raise RequestError(*problems)
@@ -112,14 +112,14 @@ def _train(context: Context, options: argparse.Namespace) -> Exit:
     return train(context, request, STARTED_AT, options.wait)
 
 
-def _program_here(project: Project) -> str:
+def _program_here(project: Project, entry: str | None) -> str:
     """The folder that the command is given in, where that is a program of the user's own."""
     from yard.code.program import ENTRIES
     from yard.code.settings import NAME
 
     here = Path.cwd()
-    if here.is_relative_to(project.root) or not any(
-        (here / name).exists() for name in (NAME, *ENTRIES)
+    if here.is_relative_to(project.root) or not (
+        entry or any((here / name).exists() for name in (NAME, *ENTRIES))
     ):
         raise RequestError(
             "name what to train: MODEL=vit, RECIPE=cnn_b_cifar10 or CODE=folder; MODEL=list "

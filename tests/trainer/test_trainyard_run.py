@@ -1,7 +1,11 @@
-"""The module that programs report by."""
+"""The module that programs report by, and what the image adds to Python beside it."""
 
 import importlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -67,3 +71,13 @@ def test_what_is_no_number_ends_no_program(
     with pytest.warns(UserWarning, match=said):
         trainyard_run.log(step=3, losses=value)
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["step"] == 3
+
+
+def test_a_crash_says_in_which_line_it_was(tmp_path: Path) -> None:
+    """By what Python in the image imports at its start."""
+    program = tmp_path / "train.py"
+    program.write_text("import ctypes\ndef step():\n    ctypes.string_at(0)\nstep()\n")
+    environment = {**os.environ, "TRAINYARD_OUTPUT_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, program], env=environment, stderr=subprocess.PIPE)
+    assert done.returncode == -signal.SIGSEGV
+    assert f'File "{program}", line 3 in step'.encode() in done.stderr

@@ -45,6 +45,13 @@ OF_A_CHANGED_KEY = (
             "unreachable: Host key for 10.0.0.14 has changed and you have requested strict "
             "checking. Host key verification failed.\n",
         ),
+        # Where ssh said nothing, as of a machine that went meanwhile
+        (
+            "unreachable",
+            {"msg": OF_A_CHANGED_KEY.partition("@")[0]},
+            255,
+            "unreachable: no answer\n",
+        ),
         # What Ansible or ansible-runner could not take has nothing to do with time.
         ("failed", {"msg": "invalid UTF8"}, 1, "no result: invalid UTF8\n"),
         ("failed", {"rc": 127, "msg": "no python3"}, 1, "no result: no python3\n"),

@@ -290,6 +290,24 @@ def test_who_waits_for_nodes_sees_no_failure_each_time(
     assert ("Checking nodes" in console.export_text()) is not waits
 
 
+@pytest.mark.parametrize(("phase", "mark"), [("check", "✓"), ("follow", "✗")])
+def test_a_node_that_is_lost_ends_what_goes_on(
+    phase: str, mark: str, recorded: Callable[[str], Path]
+) -> None:
+    """Before that, others may take its place."""
+    run = recorded("succeeded")
+    manifest = read_manifest(run)
+    assert manifest is not None
+    console = Console(file=io.StringIO(), record=True)
+    context = Context(Project(run), run, console, Interrupts())
+    follower = RunFollower(context, run, manifest, "train", {})
+    with LiveProgress(console) as progress:
+        for kind in ("playbook_on_task_start", "runner_on_unreachable"):
+            event = Event(kind, 1.8e9, role="training_run", task="Look", task_file=f"{phase}.yml")
+            follower.take(event, progress, 1.8e9)
+    assert console.export_text().lstrip().startswith(mark)
+
+
 def test_lines_are_printed_plainly_without_a_terminal(recorded: Callable[[str], Path]) -> None:
     run = recorded("succeeded")
     make_project(run)

@@ -716,6 +716,11 @@ def test_what_a_thread_of_torch_ended_at_its_end(run: Path) -> None:
     found = diagnosed(failed(run, "", said, statuses=(0, 134)))
     assert (found.rank, found.signature) == (1, "aborted_at_its_end")
     assert found.proof[-2:] == ("epoch 3 done", "terminate called without an active exception")
+    # Python writes its stacks below that.
+    stacks = "Fatal Python error: Aborted\n\nCurrent thread 0x00007f01 (most recent call first):\n"
+    stacks += '  File "/run/trainyard/project/train.py", line 5 in step\n' * 30
+    found = diagnosed(failed(run, "", said + stacks, statuses=(0, 134)))
+    assert found.signature == "aborted_at_its_end"
 
 
 def test_what_hydra_says_at_its_end_is_not_the_last_output(run: Path) -> None:

@@ -205,6 +205,8 @@ def test_in_a_folder_with_a_program_it_trains_that(
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "--nodes", "2"]) == 2
     assert "name what to train" in capsys.readouterr().err
+    assert cli.main(["train", "--entry", "go.py"]) == 2
+    assert f"{tmp_path}: no file in it travels" in capsys.readouterr().err
     (tmp_path / "train.py").write_text("print(\n")
     assert cli.main(["train", "--nodes", "2"]) == 2
     assert "train.py" in capsys.readouterr().err
@@ -222,6 +224,8 @@ def test_it_is_installed_and_works_from_a_folder_of_its_own(tmp_path: Path) -> N
     done = subprocess.run(install, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"{home}/bin is not on PATH yet" in done.stdout
+    # Whatever the virtual environment says: checkouts may share it.
+    assert f"\nexport PYTHONPATH={REPOSITORY}$" in (home / "bin/yard").read_text()
     environment = {**os.environ, "PATH": f"{home}/bin:{os.environ['PATH']}"}
     shown = subprocess.run(
         ["yard", "train"], cwd=project, env=environment, capture_output=True, text=True

@@ -169,7 +169,10 @@ class RunFollower:
             progress.phase(PHASE_TEXTS[phase])
             if phase == STOP:
                 self._carrier.run_ends()
-        if phase == self.phase and event.kind == "runner_on_failed" and not event.ignored:
+        # A node that is not reached before may be one of those that a run can do without.
+        lost = event.kind == "runner_on_unreachable" and phase == FOLLOW
+        failed = event.kind == "runner_on_failed" and not event.ignored
+        if phase == self.phase and (lost or failed):
             # Whoever waits for nodes has been told who has them: that is no failure each time.
             if self.waits and phase == CHECK:
                 progress.forget()

@@ -20,7 +20,7 @@ _NO_ROOM = re.compile(r"No usable temporary directory found in \[([/\w., '-]+)\]
 # How Ansible begins what ssh said
 _OF_ANSIBLE = re.compile(
     r"^(Task failed: )?(Failed to connect to the host via ssh: "
-    r"|Data could not be sent to remote host .*? over ssh: )?",
+    r"|Data could not be sent to remote host .*? over ssh: ?)?",
     re.DOTALL,
 )
 

@@ -317,6 +317,8 @@ def _program_texts(record: RunRecord, first_failed: int | None) -> list[Log]:
         return told
     left = {end.rank for end in record.rank_ends if end.exception is False}
     own = [log for log in record.rank_logs if first_failed in (None, log.rank)]
+    # The stacks of a crash say where it was, and the words before them why.
+    own = [replace(log, text=log.text.rpartition(FAULT)[0] or log.text) for log in own]
     return [
         replace(log, text="\n".join(_written(log.text)[-1 if log.rank in left else -LAST_LINES :]))
         for log in (_without_handled(record, log) for log in own)
