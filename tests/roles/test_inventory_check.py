@@ -128,6 +128,14 @@ def test_names_all_mistakes_together_with_line_and_remedy(inventory: Path) -> No
     ]
 
 
+def test_of_very_many_mistakes_the_first_are_named(inventory: Path) -> None:
+    names = "".join(f"docker_engine_{number}: x\n" for number in range(1051))
+    (inventory / "group_vars/trainers.yml").write_text(names)
+    status, lines = look(inventory)
+    assert (status, len(lines)) == (2, 51)
+    assert lines[-1] == "And 1,001 more. Is this the inventory that is meant?"
+
+
 def test_names_files_of_variables_that_others_hide(inventory: Path) -> None:
     (inventory / "group_vars/all").mkdir()
     (inventory / "group_vars/all/vault.yml").write_text("vault_mine: 1\n")

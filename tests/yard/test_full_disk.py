@@ -260,9 +260,8 @@ def test_a_checkout_of_somebody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (root / ".trainyard").mkdir(parents=True)
     check_writable(root)
     monkeypatch.setattr(os, "access", lambda place, mode: place != root / ".trainyard")
-    monkeypatch.setenv("LOGNAME", "ada")
     with pytest.raises(RequestError) as told:
         check_writable(root)
     where, after_sudo, _ = told.value.problems
-    assert where.startswith(f"{root}/.trainyard: ada may not write there")
-    assert after_sudo == f"    after a command with sudo: sudo chown -R ada '{root}'"
+    assert where.startswith(f"{root}/.trainyard: this account may not write there")
+    assert after_sudo == f"    after a command with sudo: sudo chown -R $(id -u) '{root}'"

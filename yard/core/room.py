@@ -1,7 +1,6 @@
 """Where the control node lets nothing be written, a full disk above all, as sentences."""
 
 import errno
-import getpass
 import os
 import shlex
 import stat
@@ -45,10 +44,9 @@ def check_writable(root: Path) -> None:
             continue
         if os.statvfs(folder).f_flag & os.ST_RDONLY:
             raise RequestError(f"{folder}: nothing can be written, the file system is read-only")
-        account = getpass.getuser()
         raise RequestError(
-            f"{folder}: {account} may not write there, where commands keep what they need",
-            f"    after a command with sudo: sudo chown -R {account} {shlex.quote(str(root))}",
+            f"{folder}: this account may not write there, where commands keep what they need",
+            f"    after a command with sudo: sudo chown -R $(id -u) {shlex.quote(str(root))}",
             "    in a checkout of somebody else: git clone it, and use one of your own",
         )
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# A folder that is no inventory has thousands of mistakes, and the first say as much.
+MOST = 50
 # The one place where codes become sentences. What is in braces are the problem's values.
 TEXTS = {
     "file_unreadable": "cannot be read: {reason}. Mend the link or the permissions, or remove it.",
@@ -199,5 +201,7 @@ def report(problems: Sequence[Problem]) -> str:
     count = f"{len(problems)} mistakes" if len(problems) > 1 else "a mistake"
     head = f"The inventory has {count}. Nothing was changed."
     # A name with a line break stays in its line.
-    lines = ("".join(c if c.isprintable() else repr(c)[1:-1] for c in p.text) for p in problems)
+    lines = ["".join(c if c.isprintable() else repr(c)[1:-1] for c in p.text) for p in problems]
+    if len(lines) > MOST:
+        lines[MOST:] = [f"And {len(lines) - MOST:,} more. Is this the inventory that is meant?"]
     return "\n".join([head, *lines])
