@@ -13,6 +13,7 @@ from ..check.check import at_least, at_most, equal
 from .cluster import Cluster, one_line
 from .finding import Finding, about_node
 from .programs import (
+    FALLEN,
     Program,
     Rank,
     judge_program,
@@ -57,10 +58,12 @@ def judge_containers(
     program = _program(cluster, containers, members)
     mpi = judge_program(cluster, program)
     spoiler = spoiler_of(program, mpi)
+    # mpirun ends all others when one falls.
+    fallen = next((host for host in FALLEN.findall(containers.log) if host in members), None)
     return [
         *(_started(host, containers.troubles.get(host, "")) for host in members),
         *mpi,
-        *(_sums(host, containers, spoiler) for host in members),
+        *(_sums(host, containers, spoiler, fallen) for host in members),
         *_allreduce(cluster, members, containers.ranks, network),
         *_computing(cluster, members, containers.ranks),
         *_products(cluster, containers.ranks),
@@ -88,24 +91,25 @@ def _program(cluster: Cluster, containers: Containers, members: Sequence[str]) -
     )
 
 
-def _sums(host: str, containers: Containers, spoiler: str | None) -> Finding:
-    """Whether the sums that a host got are right."""
+def _sums(host: str, containers: Containers, spoiler: str | None, fallen: str | None) -> Finding:
+    """Whether the sums that a host got are right; of a fallen rank's host the others have none."""
     ranks, logs = containers.ranks, containers.rank_logs
     stalled = stalled_ranks(ranks, logs)
     own = [rank for rank in ranks if rank["host"] == host]
     because = None
     if not ranks:
         why = "" if spoiler else f"; {one_line(trouble_of_launch(containers.log))}"
-        code, value, because = "sums_not_run", f"not run{why}", spoiler
+        code, value, because = "sums_not_run", f"not run{why}", spoiler or fallen
     elif host in stalled:
         code, value = "sums_stalled", "it hands in nothing that the others could add"
     elif not own or any("sums" not in rank for rank in own):
         last = next((logs[r["rank"]] for r in own if logs.get(r["rank"])), containers.log)
         code, value = "sums_unfinished", f"{'no end' if own else 'no answer'}; {one_line(last)}"
-        because = next(iter(stalled), None)
+        because = next(iter(stalled), fallen)
     else:
         code, value = "sums_wrong", next(filter(None, map(sums_trouble, own)), "right")
-    return about_node(host, equal("Horovod sums", value, "right", code), because)
+    at_fault = because if because != host else None
+    return about_node(host, equal("Horovod sums", value, "right", code), at_fault)
 
 
 def _allreduce(

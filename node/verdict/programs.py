@@ -24,6 +24,8 @@ UNREACHED = re.compile(
 )
 # What PRRTE says of a node whose daemon it loses, or cannot start.
 LOST = re.compile(r"^\s*Remote daemon:.* on node (\S+)\s*$", re.MULTILINE)
+# What it says of a rank that ended by itself, and of the node that it was on.
+FALLEN = re.compile(r"process rank \d+ with PID \d+ on node (\S+) exited on\s+signal")
 # What its shell says there of a program that cannot be started.
 UNSTARTED = re.compile(
     r"^.*: (?:Permission denied|command not found|No such file or directory)\s*$", re.MULTILINE

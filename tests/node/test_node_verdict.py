@@ -503,6 +503,21 @@ def test_a_rank_that_horovod_waits_for_is_named(good: Measured, containers: Cont
     assert last == ("node4", "sums_stalled", stalled)
 
 
+@pytest.mark.parametrize("written", [True, False])
+def test_the_node_of_a_rank_that_fell_is_at_fault_alone(
+    good: Measured, containers: Containers, written: bool
+) -> None:
+    for rank in containers["ranks"]:
+        del rank["sums"], rank["bandwidth"]
+    if not written:
+        containers.update(ranks=[], rank_logs={})
+    containers["log"] += (
+        "prterun noticed that process rank 1 with PID 71 on node node2 exited on\n"
+        "signal 9 (Killed).\n"
+    )
+    assert {who for who, _, _ in told(good, containers=containers)} == {"node2"}
+
+
 def test_a_rank_that_never_came_to_horovod_is_named(good: Measured, containers: Containers) -> None:
     silent = containers["ranks"].pop(1)
     containers["log"] += "the last of mpirun\n"

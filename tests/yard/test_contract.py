@@ -146,7 +146,9 @@ def test_the_roles_declare_the_variables_that_a_launch_is_told() -> None:
 
 def test_no_inventory_can_have_the_name_of_a_folder_that_something_uses() -> None:
     """Whatever is kept in `.trainyard/`, as variables, programs and scripts write it."""
-    place = re.compile(r"""(?:\.trainyard/|\.trainyard" / "|_state \}\}/)([a-z][\w.-]*\w)""")
+    place = re.compile(
+        r"""(?:\.trainyard/|\.trainyard" / "|trainyard_state \}\}/)([a-z][\w.-]*\w)"""
+    )
     folders = ("collection", "group_vars", "molecule", "playbooks", "roles", "tests", "yard")
     kinds = {".py", ".yml", ".sh", ".cfg", ""}
     found = {

@@ -14,8 +14,8 @@ OWN = Path(__file__).parents[2]
 # a name would share it, and what is remembered of an inventory is removed with it.
 OWN_FOLDERS = frozenset(
     {
-        *("bundle", "collection", "control_node", "data", "image", "packages", "ssh"),
-        *("tensorboard", "tmp", "trusted.pem", "web-key"),
+        *("bundle", "collection", "control_node", "data", "image", "packages"),
+        *("tensorboard", "tmp", "web-key"),
         # In checkouts of Trainyard's developers.
         *("faults.json", "gpu-day", "molecule", "mutants", "results"),
         *("speed", "test_tools"),
