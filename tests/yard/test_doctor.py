@@ -181,7 +181,7 @@ def ask_all(site: Site) -> Asked:
     def watch() -> None:
         while not done.is_set():
             seen.update(filter(shows_password, command_lines()))
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
