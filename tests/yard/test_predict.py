@@ -15,6 +15,7 @@ from yard.core.context import Context
 from yard.core.errors import Exit, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations.weights import find_weights
 from yard.plays.inventory import Inventory
 from yard.request.own_data import OwnData, note_own_data
 from yard.request.training import TrainRequest
@@ -109,6 +110,23 @@ def test_nodes_share_a_test_set(
     ]
     assert "accuracy" not in look(command.evaluate, "latest", "cifar10", "best", 3)
     assert made("evaluate", "NODES=2").split()[-3:] == ["evaluate", "latest", "--nodes='2'"]
+
+
+def test_after_a_test_by_nodes_the_latest_is_still_the_model(
+    look: Look, run: Path, tmp_path: Path
+) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    # The checkout has been moved since.
+    weights = f"/elsewhere/runs/{RUN_ID}/checkpoints/epoch-5.pt"
+    manifest["configuration"] |= {"test_only": True, "weights": weights}
+    tested = tmp_path / "runs/20991231T000000Z_vit_cifar10_test_n2_p1"
+    tested.mkdir()
+    (tested / "manifest.json").write_text(json.dumps(manifest))
+    assert f"epoch-5.pt of {RUN_ID} on cifar10" in look(command.evaluate, "latest", None, "best")
+    assert (run / "evaluations/cifar10_epoch-5/evaluation.html").is_file()
+    request = TrainRequest("vit", weights="latest")
+    found = find_weights(Project(tmp_path), request)
+    assert found["weights"] == str(run / "checkpoints/epoch-5.pt")
 
 
 @pytest.mark.process

@@ -15,7 +15,7 @@ from yard.plays.inventory import read_inventory
 from yard.request.own_data import read_own_data, with_own_data
 from yard.request.resolve import check_dataset
 from yard.request.training import TrainRequest
-from yard.runs.measurements import find_training
+from yard.runs.measurements import find_trained
 
 # What a run of the nodes leaves for the folder of the results.
 RESULTS = ("evaluation.json", "predictions.csv")
@@ -54,7 +54,7 @@ def _look(
     inventory = read_inventory(project, context.inventory)
     if dataset is not None:
         check_dataset(dataset, with_own_data(project, inventory))
-    run = find_training(project, name)
+    run = find_trained(project, name)
     checkpoint, manifest = checkpoint_of(context, run, which)
     tested = dataset or manifest.configuration["dataset"]
     here = source is None and nodes is None
