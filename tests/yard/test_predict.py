@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from yard_command import DATA, RUN_ID, made
 
 from yard.commands import predict as command
 from yard.core.context import Context
-from yard.core.errors import Exit, RequestError
+from yard.core.errors import ClusterError, Exit, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
 from yard.operations.weights import find_weights
@@ -87,11 +88,12 @@ def test_nodes_share_a_test_set(
     """They are asked for it by a run of its own, and its results lie with the others."""
     left = tmp_path / "runs/of-the-nodes/outputs"
     asked: list[Any] = []
+    left_by_ranks = SimpleNamespace(text=json.dumps(RESULT))
 
     def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
         asked.append(request)
         left.mkdir(parents=True, exist_ok=True)
-        (left / "evaluation.json").write_text(json.dumps(RESULT))
+        (left / "evaluation.json").write_text(left_by_ranks.text)
         (left / "predictions.csv").write_text("image\n")
         return Exit.DONE if request.nodes == 2 else Exit.UNFIT
 
@@ -109,6 +111,13 @@ def test_nodes_share_a_test_set(
         "predictions.csv",
     ]
     assert "accuracy" not in look(command.evaluate, "latest", "cifar10", "best", 3)
+    page = (run / "evaluations/cifar10_epoch-5/evaluation.html").read_text()
+    for lie in ({}, {"images": "many"}, {"confusion": [[1]]}, {"worst": [1]}, {"accuracy": None}):
+        written = json.dumps({**RESULT, **lie} if lie else [])
+        monkeypatch.setattr(left_by_ranks, "text", written)
+        with pytest.raises(ClusterError, match="no results that can be read"):
+            look(command.evaluate, "latest", None, "best", 2)
+    assert (run / "evaluations/cifar10_epoch-5/evaluation.html").read_text() == page
     assert made("evaluate", "NODES=2").split()[-3:] == ["evaluate", "latest", "--nodes='2'"]
 
 
