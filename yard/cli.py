@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         project = Project.find(Path.cwd())
         inventory = project.inventory(parsed.inventory)
         context = Context(project, inventory, console, Interrupts())
-        if parsed.command != "runs":
+        if parsed.command not in READ_ONLY:
             check_writable(project.root)
         places = [project.root, project.runs, project.logs(inventory)]
         with full_disk_told(places, lambda: AGAIN):
@@ -191,6 +191,8 @@ def _attach(context: Context, options: argparse.Namespace) -> Exit:
     return attach(context, find_or_adopt(context, options.run))
 
 
+# Commands that have something to tell where nothing can be written.
+READ_ONLY = ("logs", "runs")
 # Commands that take their options as they are: the function in yard/commands/, and the options.
 PLAIN = {
     "bundle": "bundle.bundle releases datasets out",

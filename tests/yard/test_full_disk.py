@@ -6,6 +6,7 @@ They are mounted, so these tests need root, as the project's CI has it.
 import errno
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from stand_in_nodes import YardHere
-from yard_command import Yard
+from yard_command import DATA, RUN_ID, Yard
 
 from yard.core.errors import RequestError
 from yard.core.files import write_json
@@ -255,9 +256,28 @@ def test_a_checkout_in_which_nothing_can_be_written(ready: Yard, mount: Mount) -
     assert ready("runs").returncode == 0
 
 
+@pytest.mark.process
+def test_logs_that_are_home_are_read_where_nothing_can_be_written(
+    ready: Yard, mount: Mount
+) -> None:
+    run = ready.root / "runs" / RUN_ID
+    shutil.copytree(DATA / "runs/succeeded", run)
+    (run / "summary.json").write_text("{}")
+    mount(ready.root / ".trainyard", "ro")
+    assert "read-only" in ready("report").stderr
+    done = ready("logs")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "rank 0" in done.stdout
+    (run / "summary.json").unlink()
+    assert "read-only" in ready("logs").stderr
+
+
 def test_a_checkout_of_somebody_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     root = tmp_path / "their yard"
     (root / ".trainyard").mkdir(parents=True)
+    # What is not there yet is made in the folder above it, which alone has to be theirs.
+    (root / "runs").mkdir()
+    monkeypatch.setattr(os, "access", lambda place, mode: place != root)
     check_writable(root)
     monkeypatch.setattr(os, "access", lambda place, mode: place != root / ".trainyard")
     with pytest.raises(RequestError) as told:

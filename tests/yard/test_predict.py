@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from yard_command import DATA, RUN_ID, made
 
 from yard.commands import predict as command
 from yard.core.context import Context
-from yard.core.errors import Exit, RequestError
+from yard.core.errors import ClusterError, Exit, RequestError
 from yard.core.interrupts import Interrupts
 from yard.core.project import Project
+from yard.operations.weights import find_weights
 from yard.plays.inventory import Inventory
 from yard.request.own_data import OwnData, note_own_data
 from yard.request.training import TrainRequest
@@ -86,11 +88,12 @@ def test_nodes_share_a_test_set(
     """They are asked for it by a run of its own, and its results lie with the others."""
     left = tmp_path / "runs/of-the-nodes/outputs"
     asked: list[Any] = []
+    left_by_ranks = SimpleNamespace(text=json.dumps(RESULT))
 
     def train(context: Context, request: TrainRequest, started_at: float) -> Exit:
         asked.append(request)
         left.mkdir(parents=True, exist_ok=True)
-        (left / "evaluation.json").write_text(json.dumps(RESULT))
+        (left / "evaluation.json").write_text(left_by_ranks.text)
         (left / "predictions.csv").write_text("image\n")
         return Exit.DONE if request.nodes == 2 else Exit.UNFIT
 
@@ -108,7 +111,31 @@ def test_nodes_share_a_test_set(
         "predictions.csv",
     ]
     assert "accuracy" not in look(command.evaluate, "latest", "cifar10", "best", 3)
+    page = (run / "evaluations/cifar10_epoch-5/evaluation.html").read_text()
+    for lie in ({}, {"images": "many"}, {"confusion": [[1]]}, {"worst": [1]}, {"accuracy": None}):
+        written = json.dumps({**RESULT, **lie} if lie else [])
+        monkeypatch.setattr(left_by_ranks, "text", written)
+        with pytest.raises(ClusterError, match="no results that can be read"):
+            look(command.evaluate, "latest", None, "best", 2)
+    assert (run / "evaluations/cifar10_epoch-5/evaluation.html").read_text() == page
     assert made("evaluate", "NODES=2").split()[-3:] == ["evaluate", "latest", "--nodes='2'"]
+
+
+def test_after_a_test_by_nodes_the_latest_is_still_the_model(
+    look: Look, run: Path, tmp_path: Path
+) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    # The checkout has been moved since.
+    weights = f"/elsewhere/runs/{RUN_ID}/checkpoints/epoch-5.pt"
+    manifest["configuration"] |= {"test_only": True, "weights": weights}
+    tested = tmp_path / "runs/20991231T000000Z_vit_cifar10_test_n2_p1"
+    tested.mkdir()
+    (tested / "manifest.json").write_text(json.dumps(manifest))
+    assert f"epoch-5.pt of {RUN_ID} on cifar10" in look(command.evaluate, "latest", None, "best")
+    assert (run / "evaluations/cifar10_epoch-5/evaluation.html").is_file()
+    request = TrainRequest("vit", weights="latest")
+    found = find_weights(Project(tmp_path), request)
+    assert found["weights"] == str(run / "checkpoints/epoch-5.pt")
 
 
 @pytest.mark.process

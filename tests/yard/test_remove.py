@@ -20,6 +20,7 @@ from yard.core.project import Project
 from yard.plays.contract import LAST_OF_SETUP
 from yard.plays.fingerprint import RUNTIME
 from yard.plays.inventory import CONTAINER, NATIVE, Inventory
+from yard.runs.folder import followed
 from yard.runs.setup_record import SetupRecord
 
 LAB = ("--inventory", "inventory/lab")
@@ -291,4 +292,14 @@ def test_nodes_with_a_run_are_not_taken_down(ready: YardHere) -> None:
             f"yard: {run} is under way: make stop RUN={run} ends it and brings its files home\n"
             "yard: nothing was changed\n"
         )
+    # Nor those of a verification; one of another inventory is no matter of theirs.
+    for inventory, status in (("lab", 0), ("local", 2)):
+        verification = ready.root / f"runs/verify-of-{inventory}"
+        verification.mkdir()
+        place = {"inventory": str(ready.root / "inventory" / inventory)}
+        (verification / "request.json").write_text(json.dumps(place))
+        with followed(verification):
+            done = ready("local-down")
+        assert done.returncode == status, done.stderr
+        assert ("verify-of-local is under way: make stop" in done.stderr) is bool(status)
     assert ready("local-down").returncode == 0

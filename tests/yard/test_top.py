@@ -268,6 +268,9 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(
     watcher.take(event("runner_retry", "ansible.builtin.raw", stdout=json.dumps(found)))
     watcher.take(event("runner_retry", "ansible.builtin.raw", "node2", stdout="cat: no such file"))
     watcher.take(event("runner_on_unreachable", "training_node", "node3"))
+    # As of make status, and not of this form: it must not hide the other nodes.
+    more = json.dumps(looked([], apt={"who": 1}))
+    watcher.take(event("runner_retry", "ansible.builtin.raw", "node4", stdout=more))
     # The next look has begun, and is not over.
     watcher.take(event("runner_on_start", "ansible.builtin.raw"))
     seen = watcher.seen
@@ -276,6 +279,7 @@ def test_looks_at_nodes_are_taken_in_as_foreign_text(
         ("node1", "busy"),
         ("node2", "no answer"),
         ("node3", "unreachable"),
+        ("node4", "no answer"),
     ]
     assert seen.logs == {RUN_ID: {"node1": {0: " 2 %"}}}
     assert watcher.news.is_set()

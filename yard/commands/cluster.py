@@ -14,6 +14,7 @@ from yard.plays.remedy import addressed
 from yard.request.own_data import check_own_data
 from yard.request.resolve import check_dataset, check_nodes
 from yard.runs.folder import is_followed, list_runs
+from yard.runs.measurements import BENCHMARK, REQUEST, VERIFICATION
 from yard.runs.setup_record import forget_setup
 from yard.screen.result import command_row
 
@@ -104,15 +105,21 @@ def local_down(context: Context) -> Exit:
 
 
 def _check_idle(context: Context, inventory: Inventory) -> None:
-    """See that no command here follows a run on nodes that go, with all that is on them.
+    """See that no command here follows something on nodes that go, with all that is on them.
 
     The nodes are not asked: they may be what is broken.
     """
+    project, place = context.project, str(inventory.path)
+    there = [(run, run / "manifest.json", "inventory_path") for run in list_runs(project.runs)]
+    there += [
+        (directory, directory / REQUEST, "inventory")
+        for kind in (VERIFICATION, BENCHMARK)
+        for directory in kind.directories(project)
+    ]
     held = [
-        f"{run.name} is under way: make stop RUN={run.name} ends it and brings its files home"
-        for run in list_runs(context.project.runs)
-        if is_followed(run)
-        and read_object(run / "manifest.json").get("inventory_path") == str(inventory.path)
+        f"{folder.name} is under way: make stop RUN={folder.name} ends it and brings its files home"
+        for folder, record, key in there
+        if is_followed(folder) and read_object(record).get(key) == place
     ]
     if held:
         raise RequestError(*held, "nothing was changed")

@@ -8,7 +8,7 @@ from yard.core.errors import Exit, RequestError
 from yard.operations.trainer_here import checkpoint_of, run_trainer_here
 from yard.operations.weights import SUFFIXES
 from yard.plays.inventory import read_inventory
-from yard.runs.measurements import find_training
+from yard.runs.measurements import find_trained
 
 
 def export(context: Context, name: str, to: Path, which: str) -> Exit:
@@ -18,7 +18,7 @@ def export(context: Context, name: str, to: Path, which: str) -> Exit:
         which: best or last.
     """
     inventory = read_inventory(context.project, context.inventory)
-    run = find_training(context.project, name)
+    run = find_trained(context.project, name)
     to = to.expanduser().absolute()
     problems = file_problems(to)
     if problems:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from yard.core.context import Context
 from yard.core.errors import ClusterError, Exit, RequestError
+from yard.core.room import check_writable
 from yard.operations.runtime import as_it_ran
 from yard.plays.contract import READ_LOGS
 from yard.plays.events import Event
@@ -109,6 +110,7 @@ def show_logs(context: Context, name: str, rank: int | None, follow: bool = Fals
     run = find_training(context.project, name)
     with LogView(context.console) as view:
         if not is_over(run):
+            check_writable(context.project.root)
             _show_live(context, run, rank, follow, view)
         # What the last look at the nodes missed has been collected meanwhile.
         files = rank_log_files(run)

@@ -2,12 +2,14 @@
 
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from yard.commands.series import succeeded
 from yard.commands.train import train
 from yard.core.context import Context
-from yard.core.errors import Exit, RequestError
+from yard.core.errors import ClusterError, Exit, RequestError
 from yard.core.files import read_object, write_text
 from yard.core.words import percent
 from yard.operations.trainer_here import checkpoint_of, run_trainer_here
@@ -15,7 +17,8 @@ from yard.plays.inventory import read_inventory
 from yard.request.own_data import read_own_data, with_own_data
 from yard.request.resolve import check_dataset
 from yard.request.training import TrainRequest
-from yard.runs.measurements import find_training
+from yard.runs.manifest import NOT_OURS
+from yard.runs.measurements import find_trained
 
 # What a run of the nodes leaves for the folder of the results.
 RESULTS = ("evaluation.json", "predictions.csv")
@@ -54,7 +57,7 @@ def _look(
     inventory = read_inventory(project, context.inventory)
     if dataset is not None:
         check_dataset(dataset, with_own_data(project, inventory))
-    run = find_training(project, name)
+    run = find_trained(project, name)
     checkpoint, manifest = checkpoint_of(context, run, which)
     tested = dataset or manifest.configuration["dataset"]
     here = source is None and nodes is None
@@ -67,6 +70,7 @@ def _look(
     what = source.name if source is not None else tested
     kind = "evaluation" if source is None else "prediction"
     out = run / f"{kind}s" / f"{what}_{checkpoint.stem}"
+    results = out
     if nodes is None:
         out.mkdir(parents=True, exist_ok=True)
         arguments = ["--out", "/to", "--data", "/data" if own is None else "/own"]
@@ -84,20 +88,23 @@ def _look(
         )
         if status != Exit.DONE:
             return status
-        out.mkdir(parents=True, exist_ok=True)
-        for result_file in RESULTS:
-            shutil.copyfile(left / "outputs" / result_file, out / result_file)
-    result = read_object(out / "evaluation.json")
+        results = left / "outputs"
+    result = read_object(results / "evaluation.json")
     # Only now: the page takes a while to import.
     from yard.pages.evaluation import evaluation_page
 
     title = f"{checkpoint.name} of {run.name} on {what}"
-    write_text(out / "evaluation.html", evaluation_page(title, result))
-    told = [f"{result['images']:,} images"]
-    if result["labelled"]:
-        told.append(f"accuracy {percent(result['accuracy'])} of {result['labelled']:,}")
-    if result["top5"] is not None:
-        told.append(f"top-5 {percent(result['top5'])}")
+    try:
+        page, told = evaluation_page(title, result), _told(result)
+    except (LookupError, *NOT_OURS) as error:  # a rank can write anything there
+        raise ClusterError(
+            f"{project.shown(results)}/evaluation.json has no results that can be read: {error!r}"
+        ) from error
+    if results != out:
+        out.mkdir(parents=True, exist_ok=True)
+        for path in filter(Path.is_file, (results / name for name in RESULTS)):
+            shutil.copyfile(path, out / path.name)
+    write_text(out / "evaluation.html", page)
     shown = project.shown(out)
     for line in (
         f"{title}: {', '.join(told)}",
@@ -105,6 +112,15 @@ def _look(
     ):
         console.print(line, markup=False)
     return Exit.DONE
+
+
+def _told(result: Mapping[str, Any]) -> list[str]:
+    told = [f"{result['images']:,} images"]
+    if result["labelled"]:
+        told.append(f"accuracy {percent(result['accuracy'])} of {result['labelled']:,}")
+    if result["top5"] is not None:
+        told.append(f"top-5 {percent(result['top5'])}")
+    return told
 
 
 def _on_nodes(

@@ -42,7 +42,7 @@ from yard.request.training import Training, TrainRequest
 from yard.runs.failure_rate import expected_failures
 from yard.runs.folder import create_run, followed, remove_run
 from yard.runs.manifest import new_manifest, read_manifest, write_manifest
-from yard.runs.measurements import find_training
+from yard.runs.measurements import find_trained
 from yard.runs.overview import configuration_of
 from yard.runs.results import results_of
 from yard.runs.retry import check_resumable, epochs_done, resume_variables
@@ -160,7 +160,7 @@ def judge_all(
             problems += error.problems
     try:
         if request.resume is not None:
-            earlier = find_training(project, request.resume)
+            earlier = find_trained(project, request.resume)
             _check_same_kind(request, earlier)
             check_resumable(earlier)
             if isinstance(job, Training):

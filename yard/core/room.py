@@ -39,7 +39,8 @@ def check_writable(root: Path) -> None:
         RequestError: it may not, because of sudo before, or the checkout is another person's.
     """
     for name in (".trainyard", ".trainyard/tmp", "runs"):
-        folder = root / name if os.path.isdir(root / name) else root
+        place = root / name
+        folder = next(each for each in (place, *place.parents) if each.is_dir())
         if os.access(folder, os.W_OK | os.X_OK):
             continue
         if os.statvfs(folder).f_flag & os.ST_RDONLY:

@@ -9,7 +9,7 @@ from yard.core.errors import RequestError
 from yard.core.project import Project
 from yard.request.training import TrainRequest
 from yard.runs.folder import list_runs
-from yard.runs.measurements import find_training
+from yard.runs.measurements import find_trained
 
 # What the name of a file says of its form; see trainer/export.py.
 SUFFIXES = (".pt", ".pth", ".safetensors")
@@ -32,7 +32,7 @@ def find_weights(project: Project, request: TrainRequest) -> dict[str, Any]:
     if not path.is_file():
         if path.suffix in SUFFIXES or not list_runs(project.runs):
             raise RequestError(f"WEIGHTS={typed}: there is no such file on this machine")
-        path = find_training(project, typed) / "checkpoints" / "best.pt"
+        path = find_trained(project, typed) / "checkpoints" / "best.pt"
         if not path.is_file():
             raise RequestError(
                 f"WEIGHTS={typed}: {project.shown(path)}: the run left no such checkpoint"

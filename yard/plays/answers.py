@@ -122,7 +122,12 @@ APT = having(more=False, command=text, pid=count, since=number)
 STATUS = having(time=number, runs=each(RUN), load=LOAD, apt=perhaps(APT), trouble=TROUBLE)
 # Of playbooks/top.yml, which a shell reads from a file of the node
 WATCHED = having(
-    time=number, runs=each(RUN), load=LOAD, trouble=TROUBLE, logs=by_name(by_name(text))
+    more=False,
+    time=number,
+    runs=each(RUN),
+    load=LOAD,
+    trouble=TROUBLE,
+    logs=by_name(by_name(text)),
 )
 FOUND = having(kept=perhaps(text), kind=text, name=text, bytes=perhaps(count))
 

@@ -100,3 +100,16 @@ def find_training(project: Project, name: str) -> Path:
         f"{directory.name} is a {kind.word}, no training;",
         f"make stop RUN={directory.name} ends it, and {shown}/ has its files",
     )
+
+
+def find_trained(project: Project, name: str) -> Path:
+    """Return the run that has the checkpoints, see `find_training`.
+
+    Of a run in which nodes shared a test set it is the one that they tested: after such a run
+    `latest` is still the model that the user works on.
+    """
+    run = find_training(project, name)
+    configuration = read_object(run / "manifest.json").get("configuration") or {}
+    if configuration.get("test_only"):
+        return project.runs / Path(configuration["weights"]).parents[1].name
+    return run
