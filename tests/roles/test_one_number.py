@@ -27,19 +27,14 @@ def is_usual(value: Any) -> bool:
 OF_THE_IMAGE = {"training_run_user"}
 
 
-def defaults_of(role: Path) -> dict[str, Any]:
-    file = role / "defaults/main.yml"
-    return yaml.safe_load(file.read_text()) or {} if file.is_file() else {}
-
-
 def test_what_roles_take_for_granted_follows_the_site(tmp_path: Path) -> None:
     document = {"trainers": {"hosts": {"node1": {}}, "vars": SITE}}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump(document))
     seen = Inventory(tmp_path).hostvars["node1"]
     granted = {
         name
-        for role in ROLES.iterdir()
-        for name, value in defaults_of(role).items()
+        for file in ROLES.glob("*/defaults/main.yml")
+        for name, value in (yaml.safe_load(file.read_text()) or {}).items()
         if is_usual(value)
     }
     assert len(granted) > len(USUAL) * 2
