@@ -15,6 +15,7 @@ from node.engine import docker
 from node.engine.docker import EngineError
 from node.runs import listing as training_node_runs
 from node.runs import monitor as training_node_keeper
+from yard.plays.answers import WATCHED
 
 pytestmark = pytest.mark.process
 
@@ -74,6 +75,8 @@ def test_there_is_something_to_read_at_once_and_then_anew(
 ) -> None:
     begin()
     first = found(root)
+    # Of the form that `make top` takes in, and nothing beside it.
+    assert WATCHED(first)
     assert [(run["run"], run["state"]) for run in first["runs"]] == [(RUN, "running")]
     assert first["load"]["memory_bytes"] > 0
     assert sorted(first["logs"][RUN]) == ["rank-0.log", "rank-1.log"]

@@ -131,7 +131,8 @@ def test_images_that_cannot_be_decoded_are_named_before_they_are_sent(tmp_path: 
         f"{tmp_path}: in 2 of 4 folders images are damaged:",
         "train/ann: cannot decode 1.png, 2.png, 3.png, 4.png, 5.png and 1 more",
         "val/bob: cannot decode 0.png",
-        "replace them or move them away, and give the same command again",
+        "replace them or move them away, and give the same command again; where a program of your "
+        "own reads them, dataset_images_decoded: false in the inventory sends them as they are",
     ]
     # What has no folder for each class is for a program of the user's own.
     check_folder(tmp_path / "train/ann", told.append)

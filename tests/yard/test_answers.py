@@ -193,5 +193,8 @@ def test_what_a_shell_reads_of_a_node_is_looked_at_too(found: str, tmp_path: Pat
     answers = Answers(tmp_path)
     answers.take("node2", _decoded(found))
     assert answers.state(1.0, ()).nodes[0].state == UNREACHABLE
+    # It has no `apt`: what is not looked at there is not taken in.
+    watched = {name: value for name, value in STATUS.items() if name != "apt"}
     logs = {"logs": {"r": {"rank-0.log": "a"}}}
-    assert _decoded(json.dumps({**STATUS, **logs})) is not None
+    assert _decoded(json.dumps({**watched, **logs})) is not None
+    assert _decoded(json.dumps({**STATUS, **logs})) is None

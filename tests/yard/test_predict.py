@@ -136,6 +136,9 @@ def test_after_a_test_by_nodes_the_latest_is_still_the_model(
     request = TrainRequest("vit", weights="latest")
     found = find_weights(Project(tmp_path), request)
     assert found["weights"] == str(run / "checkpoints/epoch-5.pt")
+    run.rename(tmp_path / "away")
+    with pytest.raises(RequestError, match=f"tested {RUN_ID}, which has been deleted"):
+        look(command.evaluate, "latest", None, "best")
 
 
 @pytest.mark.process

@@ -43,7 +43,9 @@ def check_folder(directory: Path, report: Report) -> None:
                 [
                     f"{directory}: in {len(failed)} of {len(folders)} folders images are damaged:",
                     *first_of(failed),
-                    "replace them or move them away, and give the same command again",
+                    "replace them or move them away, and give the same command again; where a "
+                    "program of your own reads them, dataset_images_decoded: false in the "
+                    "inventory sends them as they are",
                 ]
             )
         )

@@ -107,9 +107,15 @@ def find_trained(project: Project, name: str) -> Path:
 
     Of a run in which nodes shared a test set it is the one that they tested: after such a run
     `latest` is still the model that the user works on.
+
+    Raises:
+        RequestError: as of `find_training`, or that one is there no more.
     """
     run = find_training(project, name)
     configuration = read_object(run / "manifest.json").get("configuration") or {}
-    if configuration.get("test_only"):
-        return project.runs / Path(configuration["weights"]).parents[1].name
-    return run
+    if not configuration.get("test_only"):
+        return run
+    trained = project.runs / Path(configuration["weights"]).parents[1].name
+    if not trained.is_dir():
+        raise RequestError(f"{run.name} tested {trained.name}, which has been deleted")
+    return trained
