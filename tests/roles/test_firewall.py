@@ -54,6 +54,32 @@ def test_ports_of_runs_are_for_the_nodes_alone() -> None:
     assert rules == ["ip saddr @nodes_ip tcp dport { 2222, 32768-60999 } accept"]
 
 
+# As iproute2 6.1 prints them.
+SOCKETS = """\
+udp UNCONN 0 0 0.0.0.0:68 0.0.0.0:* users:(("dhclient",pid=5,fd=7))
+udp UNCONN 0 0 127.0.0.53%lo:53 0.0.0.0:* users:(("systemd-resolve",pid=6,fd=13))
+udp UNCONN 0 0 0.0.0.0%virbr0:67 0.0.0.0:* users:(("dnsmasq",pid=7,fd=3))
+udp UNCONN 0 0 [fe80::1]%eth0:546 [::]:* users:(("systemd-network",pid=8,fd=20))
+tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:* users:(("sshd",pid=9,fd=3))
+tcp LISTEN 0 64 0.0.0.0:2049 0.0.0.0:*
+tcp LISTEN 0 64 [::]:2049 [::]:*
+tcp LISTEN 0 4096 *:9100 *:* users:(("node_exporter",pid=10,fd=3),("x",pid=11,fd=3))
+tcp LISTEN 0 4096 [::ffff:10.0.0.11]:9090 *:* users:(("prometheus",pid=12,fd=3))
+tcp LISTEN 0 100 [::ffff:127.0.0.1]:8005 *:* users:(("java",pid=14,fd=60))
+tcp LISTEN 0 128 [::1]:631 [::]:* users:(("cupsd",pid=13,fd=6))
+"""
+
+
+def test_what_listens_and_is_shut_off_is_named() -> None:
+    further = [{"ports": ["9090"], "protocol": "tcp", "sources": ["10.0.0.5"]}]
+    rules = parse_rules(parameters(open=further), EPHEMERAL)
+    assert rules.shut_off(SOCKETS.splitlines()) == [
+        "udp 67 (dnsmasq)",
+        "tcp 2049",
+        "tcp 9100 (node_exporter)",
+    ]
+
+
 def test_both_versions_of_ip() -> None:
     further = [{"ports": ["9100"], "protocol": "udp", "sources": ["10.0.0.5", "fd00::/64"]}]
     asked = parameters(nodes=["10.0.0.11", "fd00::11"], open=further, node_udp_ports=["4791"])

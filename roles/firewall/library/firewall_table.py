@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.firewall_rules import (
@@ -135,10 +136,10 @@ class Node:
         if done.returncode != 0:
             self.fail(f"systemctl {' '.join(arguments)}: {done.stderr.strip()}")
 
-    def exit(self, changed: bool, differences: list[str], armed: bool = False) -> None:
+    def exit(self, changed: bool, differences: list[str], **more: Any) -> None:
         """End, with what the task returns."""
         self.module.exit_json(
-            changed=changed, differences=differences, armed=armed, packages=RECORD.exists()
+            changed=changed, differences=differences, packages=RECORD.exists(), **more
         )
 
     def present(self) -> None:
@@ -157,7 +158,8 @@ class Node:
         unit_text = UNIT.format(table=TABLE, path=self.path, nft=NFT)
         differences = self.differences(text, unit_text)
         if self.module.check_mode or not differences:
-            self.exit(bool(differences), differences)
+            shut_off = rules.shut_off(run("ss", "-Hltunp").stdout.splitlines())
+            self.exit(bool(differences), differences, shut_off=shut_off)
         if not shutil.which(NFT):
             self.fail(f"{NFT} is missing; package nftables has it")
         _, refused = listing_of(text)

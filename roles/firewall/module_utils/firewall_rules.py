@@ -9,6 +9,9 @@ from typing import Any
 TABLE = "inet trainyard"
 EPHEMERAL = "ephemeral"
 PORTS = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
+PROGRAM = re.compile(r'users:\(\("([^"]*)"')
+# Clients of DHCP, which the rules let in.
+LET_IN = {("udp", 68), ("udp", 546)}
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -67,6 +70,33 @@ class Rules:
                 f"not let in: {named}. Add the address or its network"
             )
         return ""
+
+    def shut_off(self, sockets: Iterable[str]) -> list[str]:
+        """What listens on this node and is open to no machine that is not a node.
+
+        Args:
+            sockets: lines of `ss -Hltunp`.
+        """
+        found = {}
+        for protocol, _, _, _, local, *rest in (line.split() for line in sockets):
+            address, _, number = local.rpartition(":")
+            port = int(number)
+            if address.endswith("%lo") or _of_loopback(address) or (protocol, port) in LET_IN:
+                continue
+            if not any(
+                one.protocol == protocol and any(low <= port <= high for low, high in one.ports)
+                for one in (self.ssh, *self.further)
+            ):
+                program = PROGRAM.search(" ".join(rest))
+                found[port, protocol] = f" ({program[1]})" if program else ""
+        return [f"{protocol} {port}{by}" for (port, protocol), by in sorted(found.items())]
+
+
+def _of_loopback(address: str) -> bool:
+    if address == "*":
+        return False
+    found = ipaddress.ip_address(address.partition("%")[0].strip("[]"))
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def parse_connection(text: str) -> Connection:
