@@ -125,11 +125,16 @@ def test_images_that_cannot_be_decoded_are_named_before_they_are_sent(tmp_path: 
     whole = tmp_path / "val/bob/0.png"
     whole.write_bytes(whole.read_bytes()[:-30])
     (tmp_path / "val/bob/notes.txt").write_text("no image")
+    scan = tmp_path / "val/ann/scan.tiff"
+    Image.new("L", (4, 4)).save(scan)
+    # The place of its strips is no number but text.
+    scan.write_bytes(scan.read_bytes().replace(b"\x11\x01\x04\x00", b"\x11\x01\x02\x00"))
     with pytest.raises(DataError) as caught:
         check_folder(tmp_path, told.append)
     assert str(caught.value).splitlines() == [
-        f"{tmp_path}: in 2 of 4 folders images are damaged:",
+        f"{tmp_path}: in 3 of 4 folders images are damaged:",
         "train/ann: cannot decode 1.png, 2.png, 3.png, 4.png, 5.png and 1 more",
+        "val/ann: cannot decode scan.tiff",
         "val/bob: cannot decode 0.png",
         "replace them or move them away, and give the same command again; where a program of your "
         "own reads them, dataset_images_decoded: false in the inventory sends them as they are",
