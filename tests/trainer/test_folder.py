@@ -1,5 +1,6 @@
 """A folder of images of a user's own."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from PIL import Image
 
 from trainer.config import TrainConfig
 from trainer.data import folder
-from trainer.data.decoding import check_folder
+from trainer.data.decoding import check_folder, in_processes
 from trainer.data.folder import FileSet, is_folder, read_data_set
 from trainer.data.loading import Data, check_same, load_data
 from trainer.engines.independent import IndependentEngine
@@ -142,6 +143,11 @@ def test_images_that_cannot_be_decoded_are_named_before_they_are_sent(tmp_path: 
     # What has no folder for each class is for a program of the user's own.
     check_folder(tmp_path / "train/ann", told.append)
     assert told[-1].startswith("no images are looked at: ")
+
+
+def test_a_decoding_process_that_is_killed_is_no_traceback() -> None:
+    with pytest.raises(DataError, match="was killed, as the kernel does where memory is short"):
+        in_processes(os._exit, {"ann": 9, "bob": 9}, print)
 
 
 @pytest.mark.parametrize("form", ["png", "tiff", "ppm"])
