@@ -1,5 +1,6 @@
 """A folder of images of a user's own."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from PIL import Image
 
 from trainer.config import TrainConfig
 from trainer.data import folder
-from trainer.data.decoding import check_folder
+from trainer.data.decoding import check_folder, in_processes
 from trainer.data.folder import FileSet, is_folder, read_data_set
 from trainer.data.loading import Data, check_same, load_data
 from trainer.engines.independent import IndependentEngine
@@ -125,11 +126,16 @@ def test_images_that_cannot_be_decoded_are_named_before_they_are_sent(tmp_path: 
     whole = tmp_path / "val/bob/0.png"
     whole.write_bytes(whole.read_bytes()[:-30])
     (tmp_path / "val/bob/notes.txt").write_text("no image")
+    scan = tmp_path / "val/ann/scan.tiff"
+    Image.new("L", (4, 4)).save(scan)
+    # The place of its strips is no number but text.
+    scan.write_bytes(scan.read_bytes().replace(b"\x11\x01\x04\x00", b"\x11\x01\x02\x00"))
     with pytest.raises(DataError) as caught:
         check_folder(tmp_path, told.append)
     assert str(caught.value).splitlines() == [
-        f"{tmp_path}: in 2 of 4 folders images are damaged:",
+        f"{tmp_path}: in 3 of 4 folders images are damaged:",
         "train/ann: cannot decode 1.png, 2.png, 3.png, 4.png, 5.png and 1 more",
+        "val/ann: cannot decode scan.tiff",
         "val/bob: cannot decode 0.png",
         "replace them or move them away, and give the same command again; where a program of your "
         "own reads them, dataset_images_decoded: false in the inventory sends them as they are",
@@ -137,6 +143,11 @@ def test_images_that_cannot_be_decoded_are_named_before_they_are_sent(tmp_path: 
     # What has no folder for each class is for a program of the user's own.
     check_folder(tmp_path / "train/ann", told.append)
     assert told[-1].startswith("no images are looked at: ")
+
+
+def test_a_decoding_process_that_is_killed_is_no_traceback() -> None:
+    with pytest.raises(DataError, match="was killed, as the kernel does where memory is short"):
+        in_processes(os._exit, {"ann": 9, "bob": 9}, print)
 
 
 @pytest.mark.parametrize("form", ["png", "tiff", "ppm"])

@@ -4,6 +4,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,11 @@ def first_of(told: Sequence[str]) -> list[str]:
 def in_processes(
     work: Callable[[Any], None], items: Mapping[str, Any], report: Report
 ) -> list[str]:
-    """Do something with each folder, one process a core; returns what is wrong with which."""
+    """Do something with each folder, one process a core; returns what is wrong with which.
+
+    Raises:
+        DataError: a process was killed.
+    """
     failed: list[str] = []
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures = {pool.submit(work, item): name for name, item in items.items()}
@@ -93,6 +98,11 @@ def in_processes(
                     failed.append(f"{futures[future]}: {error}")
                 if number % REPORT_EVERY == 0 or number == len(items):
                     report(f"{number} of {len(items)} folders")
+        except BrokenProcessPool as error:
+            raise DataError(
+                "a process that decodes was killed, as the kernel does where memory is short: "
+                "`dmesg` on this machine says so"
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

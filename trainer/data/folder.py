@@ -38,7 +38,8 @@ RATIO = (3 / 4, 4 / 3)
 # Evaluation scales the shorter edge to 256 for images of 224, then takes the middle.
 EVALUATION_MARGIN = 256 / 224
 # What Pillow raises for files that are damaged, or say that they are larger than any photograph.
-UNDECODABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+# A tag of a TIFF that has another type is a TypeError.
+UNDECODABLE = (OSError, SyntaxError, TypeError, ValueError, Image.DecompressionBombError)
 
 Load = Callable[[Path, int], np.ndarray]
 
