@@ -203,7 +203,7 @@ def _shared_numbers(leavers: Sequence[str], machine: Machine) -> Iterator[str]:
         ]
         if others:
             yield (
-                f"user {name} cannot be removed: {', '.join(others)} has the number {uid} too, "
+                f"user {name} cannot be removed: {uid} is also the number of {', '.join(others)}, "
                 f"whose processes would be ended. `usermod -u` there gives {name} another one."
             )
 

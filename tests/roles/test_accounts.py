@@ -180,9 +180,9 @@ def test_a_number_that_others_have_keeps_a_user() -> None:
     alike = {"toor": Account(0, 0), "alias": Account(2001, 2001)}
     machine = replace(MACHINE, users={**MACHINE.users, **alike})
     [problem] = refused(User("toor", state="absent"), machine=machine)
-    assert problem.startswith("user toor cannot be removed: root has the number 0 too")
+    assert problem.startswith("user toor cannot be removed: 0 is also the number of root")
     [problem] = accounts_problems.problems_of_absence(machine, "root")
-    assert problem.startswith("user ada cannot be removed: alias has the number 2001 too")
+    assert problem.startswith("user ada cannot be removed: 2001 is also the number of alias")
     both = [User(name, state="absent") for name in ("ada", "alias")]
     assert refused(*both, machine=machine) == []
 
