@@ -5,11 +5,11 @@ A shell that does not start is named in `unstarted`, because the user's own file
 Where anything else is wrong, or with `set`, the module fails.
 """
 
+import pwd
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.login_shell_login import log_in, other_program, start_problem
-from ansible.module_utils.training_node.setup.login_shell import PASSWD, parse_passwd
 
 OPENINGS = {
     False: "login_shell: nobody's shell was changed. Mend the shell or the files in the user's "
@@ -38,13 +38,12 @@ def main() -> None:
     parameters = module.params
     patience, shells_are_set = parameters["patience"], parameters["set"]
     allowed = Path("/etc/shells").read_text(encoding="utf-8").splitlines()
-    accounts = parse_passwd(PASSWD.read_text(encoding="utf-8", errors="replace"))
 
     unstarted, refused = [], []
     # One after the other: first logins set up completion, and would take each other's time.
     for user in parameters["users"]:
         name, shell = user["name"], parameters["programs"][user["shell"]]
-        now = accounts[name].shell if name in accounts else ""
+        now = pwd.getpwnam(name).pw_shell if shells_are_set else ""
         if shell not in allowed:
             refused.append(f"{name}: {shell} is not in /etc/shells (add-shell {shell}).")
         elif shells_are_set and now != shell:
