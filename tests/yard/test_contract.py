@@ -1,5 +1,6 @@
 """The names that `yard` relies on, compared with the roles and playbooks that have them."""
 
+import ast
 import re
 import time
 from importlib import import_module
@@ -199,3 +200,26 @@ def test_the_role_makes_the_same_ids_where_nobody_gives_one() -> None:
     values["training_run_node_count"] = training.nodes
     made = environment.from_string(variables["training_run_made_id"]).render(values)
     assert made == run_id_of(training, 0.0)
+
+
+def test_what_modules_take_of_the_node_program_is_beside_it() -> None:
+    """Mitogen, which scenarios run with, finds no `from ..` of a module's own modules."""
+    node = REPOSITORY / "node"
+    waiting = {
+        node / f"{name.replace('.', '/')}.py"
+        for file in ROLES.glob("*/[lm]*/*.py")
+        for name in re.findall(r"module_utils\.training_node\.([\w.]+) import", file.read_text())
+    }
+    assert len(waiting) > 5
+    seen: set[Path] = set()
+    above = []
+    while waiting:
+        file = waiting.pop()
+        seen.add(file)
+        for part in ast.parse(file.read_text()).body:
+            if isinstance(part, ast.ImportFrom) and part.level:
+                names = [part.module] if part.module else [each.name for each in part.names]
+                paths = {file.parent / f"{str(name).replace('.', '/')}.py" for name in names}
+                waiting |= {path for path in paths if path.is_file()} - seen
+                above += [f"{file.relative_to(node)}:{part.lineno}"] if part.level > 1 else []
+    assert above == []
