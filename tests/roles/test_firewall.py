@@ -60,6 +60,7 @@ udp UNCONN 0 0 0.0.0.0:68 0.0.0.0:* users:(("dhclient",pid=5,fd=7))
 udp UNCONN 0 0 127.0.0.53%lo:53 0.0.0.0:* users:(("systemd-resolve",pid=6,fd=13))
 udp UNCONN 0 0 0.0.0.0%virbr0:67 0.0.0.0:* users:(("dnsmasq",pid=7,fd=3))
 udp UNCONN 0 0 [fe80::1]%eth0:546 [::]:* users:(("systemd-network",pid=8,fd=20))
+udp UNCONN 0 0 *%virbr0:5353 *:* users:(("avahi-daemon",pid=15,fd=3))
 tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:* users:(("sshd",pid=9,fd=3))
 tcp LISTEN 0 64 0.0.0.0:2049 0.0.0.0:*
 tcp LISTEN 0 64 [::]:2049 [::]:*
@@ -76,6 +77,7 @@ def test_what_listens_and_is_shut_off_is_named() -> None:
     assert rules.shut_off(SOCKETS.splitlines()) == [
         "udp 67 (dnsmasq)",
         "tcp 2049",
+        "udp 5353 (avahi-daemon)",
         "tcp 9100 (node_exporter)",
     ]
 

@@ -158,7 +158,9 @@ class Node:
         unit_text = UNIT.format(table=TABLE, path=self.path, nft=NFT)
         differences = self.differences(text, unit_text)
         if self.module.check_mode or not differences:
-            shut_off = rules.shut_off(run("ss", "-Hltunp").stdout.splitlines())
+            asks = differences and shutil.which("ss")
+            listening = run("ss", "-Hltunp").stdout.splitlines() if asks else []
+            shut_off = rules.shut_off(listening)
             self.exit(bool(differences), differences, shut_off=shut_off)
         if not shutil.which(NFT):
             self.fail(f"{NFT} is missing; package nftables has it")

@@ -79,9 +79,10 @@ class Rules:
         """
         found = {}
         for protocol, _, _, _, local, *rest in (line.split() for line in sockets):
-            address, _, number = local.rpartition(":")
+            place, _, number = local.rpartition(":")
+            address, _, interface = place.partition("%")
             port = int(number)
-            if address.endswith("%lo") or _of_loopback(address) or (protocol, port) in LET_IN:
+            if interface == "lo" or _of_loopback(address) or (protocol, port) in LET_IN:
                 continue
             if not any(
                 one.protocol == protocol and any(low <= port <= high for low, high in one.ports)
@@ -95,7 +96,7 @@ class Rules:
 def _of_loopback(address: str) -> bool:
     if address == "*":
         return False
-    found = ipaddress.ip_address(address.partition("%")[0].strip("[]"))
+    found = ipaddress.ip_address(address.strip("[]"))
     return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
