@@ -219,8 +219,9 @@ def within(seconds: float, action: Callable[[], None]) -> str:
     def act(answer: int) -> None:
         try:
             action()
-        except OSError as error:
-            os.write(answer, (error.strerror or str(error)).encode())
+        except Exception as error:  # whatever it is, it is no success
+            told = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            os.write(answer, told.encode(errors="replace"))
 
     said = said_by_child(act, seconds)
     return f"no answer within {seconds:g} s" if said is None else said.decode()

@@ -13,7 +13,7 @@ from role_files import ROLES
 
 from node.check import check as training_node_check
 from node.check import problems as training_node_problems
-from node.check.paths import STRAYS, readable, writable
+from node.check.paths import STRAYS, readable, within, writable
 from node.verdict.finding import NODE_PROBLEMS, REMEDIES
 
 PROBLEMS = training_node_problems.PROBLEMS
@@ -106,6 +106,18 @@ def open_folder() -> Iterator[Path]:
         folder = Path(name)
         folder.chmod(0o755)
         yield folder
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/", ""), ("/none", "No such file or directory"), ("/a\0b", "embedded null byte")],
+)
+def test_a_look_that_breaks_in_any_way_is_no_success(path: str, said: str) -> None:
+    def look() -> None:
+        os.stat(path)
+
+    assert within(5, look) == said
 
 
 @pytest.mark.process
