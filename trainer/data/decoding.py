@@ -39,16 +39,12 @@ def check_folder(directory: Path, report: Report) -> None:
             path = part.root / name
             folders[str(path.parent.relative_to(directory))].append(path)
     if failed := in_processes(check_images, folders, report):
-        raise DataError(
-            "\n".join(
-                [
-                    f"{directory}: in {len(failed)} of {len(folders)} folders images are damaged:",
-                    *first_of(failed),
-                    "replace them or move them away, and give the same command again; where a "
-                    "program of your own reads them, dataset_images_decoded: false in the "
-                    "inventory sends them as they are",
-                ]
-            )
+        raise damage(
+            f"{directory}: in {len(failed)} of {len(folders)} folders images are damaged:",
+            failed,
+            "replace them or move them away, and give the same command again; where a program of "
+            "your own reads them, dataset_images_decoded: false in the inventory sends them as "
+            "they are",
         )
     report(f"all {sum(map(len, folders.values())):,} images can be decoded")
 
@@ -73,10 +69,10 @@ def check_images(paths: Sequence[Path]) -> None:
         raise DataError(f"cannot decode {names}{more}")
 
 
-def first_of(told: Sequence[str]) -> list[str]:
-    """Some of many sentences."""
+def damage(head: str, told: Sequence[str], remedy: str) -> DataError:
+    """An error that names the first of what is wrong, a line each."""
     more = [f"and {len(told) - NAMED} more"] if len(told) > NAMED else []
-    return [*told[:NAMED], *more]
+    return DataError("\n".join([head, *told[:NAMED], *more, remedy]))
 
 
 def in_processes(

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from trainer.atomic import write_json
 from trainer.data import store
-from trainer.data.decoding import check_images, first_of, in_processes
+from trainer.data.decoding import check_images, damage, in_processes
 from trainer.data.folder import DEVIATIONS, FOLDERS, MEANS, classes_of, find_files
 from trainer.data.preparation import Report
 from trainer.data.store import Description
@@ -227,14 +227,10 @@ def _check_room(folder: Path, size: int) -> None:
 def _in_processes(work: Callable[[Any], None], items: dict[str, Any], report: Report) -> None:
     """Do something with each folder, one process a core."""
     if failed := in_processes(work, items, report):
-        raise DataError(
-            "\n".join(
-                [
-                    f"{len(failed)} of {len(items)} folders are damaged:",
-                    *first_of(failed),
-                    "with what is damaged fetched again, the same command does these alone",
-                ]
-            )
+        raise damage(
+            f"{len(failed)} of {len(items)} folders are damaged:",
+            failed,
+            "with what is damaged fetched again, the same command does these alone",
         )
 
 
