@@ -1,11 +1,11 @@
 """`make evaluate` and `make predict`: what the model of a run makes of images."""
 
 import shutil
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from yard import STARTED_AT
 from yard.commands.series import succeeded
 from yard.commands.train import train
 from yard.core.context import Context
@@ -138,5 +138,5 @@ def _on_nodes(
         batch=1,
         name=f"{checkpoint.stem} of {run.name} on {dataset}",
     )
-    status = train(context, request, time.time())
+    status = train(context, request, STARTED_AT)
     return status, succeeded(context.project.runs).get(request.name, run)

@@ -164,7 +164,7 @@ def _findings(record: RunRecord, first_failed: int | None) -> list[Finding]:
         unfit.append(Finding("host_unreachable", {}, ANSIBLE_LOG, hosts))
     crashed = [_of_crash(record, crash) for crash in record.crashes if crash.rank == first_failed]
     crashed = [*_of_command(record, first_failed), *crashed]
-    passed_over = {*(OUT_OF_MEMORY if _fell_by_itself(record, first_failed) else ())}
+    passed_over = set(OUT_OF_MEMORY if _fell_by_itself(record, first_failed) else ())
     # A first node that does not answer itself in time is busy, and asked the others in vain.
     silent = {str(each.values.get("host")) for each in record.findings if each.code == PEER_SILENT}
     if silent & {*record.manifest.hosts[:1]}:
