@@ -260,11 +260,15 @@ def test_a_pattern_is_applied_while_the_run_goes_on(tmp_path: Path) -> None:
     assert hopeless.listen(answer("a" * 60 + "b\n"), 1000.0).trouble == ""
 
 
-def follow(run: Path, progress: Progress, answers: list[dict[str, Any]]) -> RunFollower:
+def follower_of(run: Path, console: Console, waits: bool = False) -> RunFollower:
     manifest = read_manifest(run)
     assert manifest is not None
-    context = Context(Project(run), run, progress.console, Interrupts())
-    follower = RunFollower(context, run, manifest, "train", {})
+    context = Context(Project(run), run, console, Interrupts())
+    return RunFollower(context, run, manifest, "train", {}, waits=waits)
+
+
+def follow(run: Path, progress: Progress, answers: list[dict[str, Any]]) -> RunFollower:
+    follower = follower_of(run, progress.console)
     with progress:
         progress.view = follower.view
         for number, polled in enumerate(answers):
@@ -277,12 +281,8 @@ def follow(run: Path, progress: Progress, answers: list[dict[str, Any]]) -> RunF
 def test_who_waits_for_nodes_sees_no_failure_each_time(
     waits: bool, recorded: Callable[[str], Path]
 ) -> None:
-    run = recorded("succeeded")
-    manifest = read_manifest(run)
-    assert manifest is not None
     console = Console(file=io.StringIO(), record=True)
-    context = Context(Project(run), run, console, Interrupts())
-    follower = RunFollower(context, run, manifest, "train", {}, waits=waits)
+    follower = follower_of(recorded("succeeded"), console, waits)
     with LiveProgress(console) as progress:
         for kind in ("playbook_on_task_start", "runner_on_failed"):
             event = Event(kind, 1.8e9, role="training_run", task="Choose", task_file="check.yml")
@@ -295,12 +295,8 @@ def test_a_node_that_is_lost_ends_what_goes_on(
     phase: str, mark: str, recorded: Callable[[str], Path]
 ) -> None:
     """Before that, others may take its place."""
-    run = recorded("succeeded")
-    manifest = read_manifest(run)
-    assert manifest is not None
     console = Console(file=io.StringIO(), record=True)
-    context = Context(Project(run), run, console, Interrupts())
-    follower = RunFollower(context, run, manifest, "train", {})
+    follower = follower_of(recorded("succeeded"), console)
     with LiveProgress(console) as progress:
         for kind in ("playbook_on_task_start", "runner_on_unreachable"):
             event = Event(kind, 1.8e9, role="training_run", task="Look", task_file=f"{phase}.yml")
